@@ -1,0 +1,1 @@
+"""One file a command: reads its options, joins the rooms, writes the result."""

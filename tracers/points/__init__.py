@@ -1,0 +1,1 @@
+"""Rows only: what is hooked, one file a layer."""
