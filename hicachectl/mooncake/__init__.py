@@ -1,0 +1,1 @@
+"""Talking to a live Mooncake store: its client, its master, its configuration, its numbers."""
