@@ -1,0 +1,285 @@
+"""Every span name, attribute key and enum value with one line of meaning, and the recording's version; imports nothing."""
+
+RECORDING_VERSION = 1
+
+SPANS: dict[str, str] = {}
+"""Span name -> what one span of it says."""
+
+ATTRIBUTES: dict[str, tuple[str, str, str]] = {}
+"""Attribute key -> (kind, unit, meaning); kind is one of str, int, float, bool, strs, ints."""
+
+RESOURCE: dict[str, str] = {}
+"""Resource attribute key -> meaning."""
+
+
+def _span(name: str, meaning: str) -> str:
+    SPANS[name] = meaning
+    return name
+
+
+def _attr(key: str, kind: str, meaning: str, unit: str = "") -> str:
+    ATTRIBUTES[key] = (kind, unit, meaning)
+    return key
+
+
+def _resource(key: str, meaning: str) -> str:
+    RESOURCE[key] = meaning
+    return key
+
+
+# --- resource -------------------------------------------------------------------------------------------------------
+R_SERVICE = _resource("service.name", "OTEL_SERVICE_NAME, else sglang")
+R_HOST = _resource("host.name", "host that the process runs on")
+R_PID = _resource("process.pid", "process id")
+R_ENGINE = _resource("hicachectl.engine.id", "<host>:<pid>:<start in ms>: names one process for ever")
+R_VERSION = _resource("hicachectl.recording.version", "version of this vocabulary")
+R_SGLANG = _resource("hicachectl.sglang.version", "installed SGLang")
+R_MOONCAKE = _resource("hicachectl.mooncake.version", "installed Mooncake client")
+R_TP_RANK = _resource("hicachectl.tp.rank", "tensor parallel rank, once known")
+R_PP_RANK = _resource("hicachectl.pp.rank", "pipeline stage, once known")
+R_STAND_IN = _resource("hicachectl.stand_in", "present and 'cpu' where a CPU stands in for the GPU")
+R_SCOPE = "hicachectl.tracers"
+
+# --- the process ----------------------------------------------------------------------------------------------------
+ENGINE_START = _span("hicachectl.engine.start", "a scheduler began to build itself: ranks and what was asked of it")
+ENGINE = _span("hicachectl.engine", "a scheduler is built, or failed to: the settings in force")
+LEDGER = _span("hicachectl.ledger", "which hook points this process has, misses, retired, and what it dropped so far")
+STORE_SAMPLE = _span("hicachectl.store.sample", "the master's HTTP counters at one moment, taken beside the engine")
+
+# --- backend --------------------------------------------------------------------------------------------------------
+BACKEND_CREATE = _span("hicache.backend.create", "the factory chose and built the storage backend")
+BACKEND_CONFIG = _span("hicache.backend.config", "the Mooncake configuration was read: source and values")
+BACKEND_OPEN = _span("hicache.backend.open", "MooncakeStore built itself: key scheme, engine sharing, group semantics")
+BACKEND_WARMUP = _span("hicache.backend.warmup", "put, exists and get of a warm-up key")
+BACKEND_ATTACH = _span("hicache.backend.attach", "the cache controller attached the storage backend and started its threads")
+BACKEND_ATTACH_ASKED = _span("hicache.backend.attach_asked", "somebody asked a running engine to attach a storage backend")
+BACKEND_DETACH = _span("hicache.backend.detach", "the storage backend was detached")
+CONTROLLER_OPEN = _span("hicache.controller.open", "the cache controller is built: page size, policy, pool sizes")
+TREE_OPEN = _span("hicache.tree.open", "the prefix tree is built: class, thresholds, stop policy")
+
+# --- buffers --------------------------------------------------------------------------------------------------------
+BUFFER_POOL = _span("hicache.buffer.register_pool", "a host pool was handed to the backend for registration")
+BUFFER_REGISTER = _span("mooncake.store.register_buffer", "one memory range was registered with the store client")
+BUFFER_UNREGISTER = _span("mooncake.store.unregister_buffer", "one memory range was taken back")
+
+# --- the Mooncake binding -------------------------------------------------------------------------------------------
+STORE_SETUP = _span("mooncake.store.setup", "the store client connected, or failed with a code")
+STORE_EXIST = _span("mooncake.store.exist", "existence of objects was asked")
+STORE_PUT = _span("mooncake.store.put", "objects were put")
+STORE_GET = _span("mooncake.store.get", "objects were read")
+STORE_REMOVE = _span("mooncake.store.remove", "objects were removed")
+STORE_CLOSE = _span("mooncake.store.close", "the store client was closed")
+
+# --- write ----------------------------------------------------------------------------------------------------------
+WRITE_INSERT = _span("hicache.write.insert", "a request's tokens were inserted into the prefix tree")
+WRITE_BACKUP = _span("hicache.write.backup", "a node was to be copied from device to host")
+WRITE_HOST_DONE = _span("hicache.write.host_done", "the copy of a node to the host has finished")
+WRITE_ENQUEUE = _span("hicache.write.enqueue", "pages of a node were queued for the store")
+WRITE_STORE = _span("hicache.write.store", "the backup thread wrote the pages of one operation to the store")
+WRITE_THREAD = _span("hicache.write.thread", "the backup thread ended")
+
+# --- prefetch -------------------------------------------------------------------------------------------------------
+REQUEST_QUEUED = _span("hicache.request.queued", "a request entered the waiting queue")
+PREFETCH_GATE = _span("hicache.prefetch.gate", "the scheduler matched the prompt and decided whether to ask the store")
+PREFETCH_ENQUEUE = _span("hicache.prefetch.enqueue", "the tree accepted or declined a prefetch")
+PREFETCH_LOOKUP = _span("hicache.prefetch.lookup", "the prefetch thread asked the store how many pages are there")
+PREFETCH_TRANSFER = _span("hicache.prefetch.transfer", "the I/O thread read pages from the store into the host pool")
+PREFETCH_FINISH = _span("hicache.prefetch.finish", "the scheduler ended a prefetch and took what had arrived")
+PREFETCH_PUBLISH = _span("hicache.prefetch.publish", "pages that had arrived were inserted into the host tree")
+PREFETCH_CREDIT = _span("hicache.prefetch.credit", "tokens credited to storage at an admission attempt")
+PREFETCH_ABORT = _span("hicache.prefetch.abort", "a request with a prefetch was aborted")
+PREFETCH_THREAD = _span("hicache.prefetch.thread", "a prefetch thread ended")
+
+# --- load back ------------------------------------------------------------------------------------------------------
+LOAD_BACK_ASK = _span("hicache.load_back.ask", "admission asked for host pages to be loaded back")
+LOAD_BACK = _span("hicache.load_back.load", "the tree loaded a node's host pages back, or declined")
+LOAD_BACK_START = _span("hicache.load_back.start", "the copies from host to device were issued")
+LOAD_BACK_DONE = _span("hicache.load_back.done", "the copies from host to device have finished")
+
+# --- reuse ----------------------------------------------------------------------------------------------------------
+ADMISSION = _span("hicache.reuse.admission", "the scheduler tried to admit a request to a prefill batch; written when the answer changes")
+PREFILL = _span("hicache.reuse.prefill", "a request's prefix was fixed in a prefill batch")
+FORWARD = _span("hicache.reuse.forward", "a prefill batch was handed to the device")
+EXECUTED = _span("hicache.reuse.executed", "the result of a prefill batch came back from the device")
+REQUEST_FINISHED = _span("hicache.request.finished", "a request left the engine")
+
+# --- eviction and flush ---------------------------------------------------------------------------------------------
+EVICT_DEVICE = _span("hicache.evict.device", "device memory was freed in the tree")
+EVICT_HOST = _span("hicache.evict.host", "host memory was freed in the tree")
+FLUSH = _span("hicache.flush", "the engine's device and host caches were flushed; the store is not touched")
+RESET = _span("hicache.reset", "the prefix tree was reset")
+STORAGE_CLEAR = _span("hicache.storage.clear", "the engine asked the storage backend to remove everything")
+
+# --- attributes: common ---------------------------------------------------------------------------------------------
+RID = _attr("hicache.request.id", "str", "request id as the engine knows it")
+OUTCOME = _attr("hicachectl.outcome", "str", "ok, failed or declined")
+ERROR = _attr("error.type", "str", "class of the exception that passed through")
+ERROR_TEXT = _attr("hicachectl.error.message", "str", "first line of the exception's text, 200 characters at most")
+REASON = _attr("hicachectl.reason", "str", "id of the skip reason that the process itself could tell, such as R04")
+TOKENS = _attr("hicache.tokens", "int", "tokens that this step is about", "{token}")
+PAGES = _attr("hicache.pages", "int", "full pages that this step is about", "{page}")
+PAGE_SIZE = _attr("hicache.page.size", "int", "tokens in a page", "{token}")
+NODE = _attr("hicache.node.id", "int", "tree node, unique in one process and rank between resets")
+OPERATION = _attr("hicache.operation.id", "int", "storage operation, unique in one process")
+DETAIL_CUT = _attr("hicachectl.detail.cut", "bool", "true where per-object detail was left out to stay within bounds")
+NAMES = _attr("hicachectl.names", "strs", "names that a summary lists")
+
+# --- attributes: process --------------------------------------------------------------------------------------------
+TP_RANK = _attr("hicachectl.engine.tp_rank", "int", "tensor parallel rank")
+TP_SIZE = _attr("hicachectl.engine.tp_size", "int", "tensor parallel size")
+PP_RANK = _attr("hicachectl.engine.pp_rank", "int", "pipeline stage")
+PP_SIZE = _attr("hicachectl.engine.pp_size", "int", "pipeline stages")
+DP_RANK = _attr("hicachectl.engine.dp_rank", "int", "data parallel rank")
+DEVICE = _attr("hicachectl.engine.device", "str", "device that the engine runs on")
+MODEL = _attr("hicachectl.engine.model", "str", "served model name")
+KV_DTYPE = _attr("hicachectl.engine.kv_dtype", "str", "element type of the KV pool")
+TREE = _attr("hicache.tree.class", "str", "class of the prefix tree")
+BIGRAM = _attr("hicache.key.bigram", "bool", "page keys are made of token pairs (EAGLE)")
+WRITE_POLICY = _attr("hicache.write.policy", "str", "write_through, write_through_selective or write_back")
+STOP_POLICY = _attr("hicache.prefetch.stop_policy", "str", "best_effort, wait_complete or timeout")
+MEM_LAYOUT = _attr("hicache.host.layout", "str", "layout of the host pool")
+IO_BACKEND = _attr("hicache.host.io_backend", "str", "kernel or direct")
+ASKED_BACKEND = _attr("hicache.backend.asked", "str", "storage backend that the settings name")
+HIERARCHICAL = _attr("hicache.enabled", "bool", "the hierarchical cache is on")
+DISAGGREGATION = _attr("hicachectl.engine.disaggregation", "str", "null, prefill or decode")
+HOST_TOKENS = _attr("hicache.host.tokens", "int", "size of the host pool", "{token}")
+DEVICE_TOKENS = _attr("hicache.device.tokens", "int", "size of the device pool", "{token}")
+PAGE_BYTES = _attr("hicache.page.bytes", "int", "bytes of one page in the host pool, all its objects together", "By")
+LOAD_BACK_THRESHOLD = _attr("hicache.load_back.threshold", "int", "fewest tokens that a load-back moves", "{token}")
+WRITE_THRESHOLD = _attr("hicache.write.threshold", "int", "hits after which a node is written")
+TIMEOUT_BASE = _attr("hicache.prefetch.timeout.base", "float", "deadline of the timeout policy, fixed part", "s")
+TIMEOUT_PER_PAGE = _attr("hicache.prefetch.timeout.per_page", "float", "deadline of the timeout policy, part per page", "s")
+TIMEOUT_MAX = _attr("hicache.prefetch.timeout.max", "float", "upper bound of the deadline", "s")
+POINTS_INSTALLED = _attr("hicachectl.points.installed", "int", "hook points that are on")
+POINTS_MISSING = _attr("hicachectl.points.missing", "strs", "hook points whose target this version lacks")
+POINTS_CHANGED = _attr("hicachectl.points.changed", "strs", "hook points whose target has another signature")
+POINTS_RETIRED = _attr("hicachectl.points.retired", "strs", "hook points that were switched off after repeated faults of their own")
+POINTS_FAULTS = _attr("hicachectl.points.faults", "int", "faults of our own that were swallowed")
+POINTS_WAITING = _attr("hicachectl.points.waiting", "strs", "hook points whose module this process has not imported")
+DROPPED = _attr("hicachectl.dropped", "int", "spans lost so far in this process", "{span}")
+WRITTEN = _attr("hicachectl.written", "int", "spans written so far by this process", "{span}")
+CLOSED = _attr("hicachectl.closed", "bool", "true in the last ledger of a process that ended in order")
+
+# --- attributes: backend --------------------------------------------------------------------------------------------
+BACKEND = _attr("hicache.backend.name", "str", "storage backend by its registered name")
+BACKEND_CLASS = _attr("hicache.backend.class", "str", "class that the factory returned")
+CONFIG_SOURCE = _attr("hicache.backend.config.source", "str", "extra_config, file or env")
+CONFIG_IGNORED = _attr("hicache.backend.config.ignored", "strs", "NAME=value pairs that the user set and this source overrides with another value")
+MASTER = _attr("mooncake.master.address", "str", "address of the master that the client was given")
+MASTER_HTTP_PORT = _attr("mooncake.master.http_port", "int", "port of the master's HTTP side, as configured")
+METADATA = _attr("mooncake.metadata.server", "str", "metadata server")
+PROTOCOL = _attr("mooncake.protocol.asked", "str", "transport that the configuration names")
+PROTOCOL_IN_USE = _attr("mooncake.protocol.in_use", "str", "transport that can be in use on this host")
+RDMA_DEVICES = _attr("mooncake.rdma.devices", "int", "RDMA devices visible on this host")
+DEVICE_NAME = _attr("mooncake.device.name", "str", "device name as configured for this rank")
+SEGMENT_SIZE = _attr("mooncake.segment.size", "int", "memory that this client gives to the pool", "By")
+LOCAL_HOSTNAME = _attr("mooncake.local_hostname", "str", "name under which the client is reached")
+STANDALONE = _attr("mooncake.standalone", "bool", "dummy client mode")
+TAG = _attr("hicache.key.tag", "str", "extra_backend_tag in front of every object key")
+KEY_PREFIX = _attr("hicache.key.prefix", "str", "what stands before the page key in every object key")
+KEY_SUFFIXES = _attr("hicache.key.suffixes", "strs", "what stands behind the page key, one a KV object of a page")
+GROUP_ASKED = _attr("hicache.group.asked", "bool", "group semantics asked for")
+GROUP_SUPPORTED = _attr("hicache.group.supported", "bool", "the installed Mooncake knows group ids")
+ENGINE_SHARED = _attr("mooncake.engine.shared", "bool", "an existing Transfer Engine is reused")
+ENGINE_EXISTS = _attr("mooncake.engine.exists", "bool", "a Transfer Engine existed that could have been shared")
+REPLICATED = _attr("hicache.kv.replicated", "bool", "every rank holds the same KV (MLA): only rank 0 writes")
+LAYOUT_SPLIT = _attr("hicache.kv.split_heads", "bool", "objects hold parts of the heads (tp_lcm_size)")
+LCM_SIZE = _attr("hicache.kv.tp_lcm_size", "int", "tensor parallel size that split heads serve")
+THRESHOLD = _attr("hicache.prefetch.threshold", "int", "fewest tokens for which a prefetch is made", "{token}")
+CAPACITY_LIMIT = _attr("hicache.prefetch.limit", "int", "tokens that all running prefetches may occupy", "{token}")
+OCCUPIED = _attr("hicache.prefetch.occupied", "int", "tokens occupied by running prefetches", "{token}")
+MESSAGE = _attr("hicachectl.message", "str", "the engine's own answer")
+CODE = _attr("mooncake.code", "int", "return code of the store client")
+POOL = _attr("hicache.pool.name", "str", "host pool")
+POOL_CLASS = _attr("hicache.pool.class", "str", "class of the host pool")
+ADDRESS = _attr("mooncake.buffer.address", "int", "first byte of the range")
+BYTES = _attr("hicachectl.bytes", "int", "bytes moved, or size of the range", "By")
+
+# --- attributes: objects of one batch -------------------------------------------------------------------------------
+OBJECTS = _attr("mooncake.objects", "int", "objects in the call", "{object}")
+OBJECTS_OK = _attr("mooncake.objects.ok", "int", "objects for which the call succeeded: exists, put 0, all bytes read", "{object}")
+OBJECTS_CODES = _attr("mooncake.objects.codes", "strs", "code=count of every negative code in the call, and 0=count of absent objects in an existence call")
+FIRST_BAD = _attr("mooncake.objects.first_bad", "int", "index of the first object that did not succeed")
+FIRST_BAD_KEY = _attr("mooncake.objects.first_bad.key", "str", "its object key")
+FIRST_BAD_CODE = _attr("mooncake.objects.first_bad.code", "int", "its code; 0 for an absent object, bytes for a short read")
+PAGE_KEYS = _attr("hicache.page.keys", "str", "page keys of the call in order, 64 hex digits each, no separator")
+BAD_OBJECTS = _attr("mooncake.objects.bad", "ints", "indices of the objects that did not succeed, the first 256")
+OBJECT_PREFIX = _attr("mooncake.objects.prefix", "str", "what stands before the page key")
+OBJECT_SUFFIXES = _attr("mooncake.objects.suffixes", "strs", "what stands behind the page key; objects are page by page in this order")
+OBJECT_KEYS = _attr("mooncake.objects.keys", "strs", "object keys where they do not follow the page scheme, the first 16")
+OBJECT_INDICES = _attr("mooncake.objects.indices", "ints", "where only some objects of the pages were in the call: which, as index into page x suffix")
+BYTES_ASKED = _attr("mooncake.bytes.asked", "int", "bytes of the buffers passed", "By")
+OBJECT_BYTES = _attr("mooncake.object.bytes", "int", "bytes of one object where all are equal", "By")
+UNCOVERED = _attr("mooncake.buffer.uncovered", "int", "buffers passed that no registered range covers")
+FIRST_UNCOVERED = _attr("mooncake.buffer.first_uncovered", "int", "address of the first such buffer")
+RANGES = _attr("mooncake.buffer.ranges", "int", "registered ranges that the buffers were compared with")
+REPLICA = _attr("mooncake.replica.endpoint", "str", "where the object's replica lies, as the master tells")
+
+# --- attributes: request --------------------------------------------------------------------------------------------
+PROMPT_TOKENS = _attr("hicache.request.prompt_tokens", "int", "tokens of the prompt", "{token}")
+OUTPUT_TOKENS = _attr("hicache.request.output_tokens", "int", "tokens that the request had produced", "{token}")
+RETRACTED = _attr("hicache.request.retracted", "bool", "the request came back to the queue after a retraction")
+EXTRA_KEY = _attr("hicache.request.extra_key", "bool", "the request has an extra key (LoRA, cache salt)")
+REUSE_END = _attr("hicache.request.reuse_end", "int", "tokens that may be reused at most: the prompt less its last token", "{token}")
+PROMPT_PAGE_KEYS = _attr("hicache.request.page_keys", "str", "page keys of every full page of the prompt, 64 hex digits each")
+FINGERPRINT = _attr("hicache.request.fingerprint", "str", "prefix fingerprint: a hash chain over blocks of 16 tokens, 16 hex digits a block")
+MATCHED_DEVICE = _attr("hicache.match.device", "int", "prefix tokens found on the device", "{token}")
+MATCHED_HOST = _attr("hicache.match.host", "int", "prefix tokens found in the host pool only", "{token}")
+ASKED_TOKENS = _attr("hicache.prefetch.asked", "int", "page-aligned tokens that a lookup would ask for", "{token}")
+ACCEPTED_TOKENS = _attr("hicache.prefetch.accepted", "int", "tokens that the accepted prefetch asks for", "{token}")
+HIT_TOKENS = _attr("hicache.prefetch.hit", "int", "contiguous tokens that this rank found", "{token}")
+AGREED_TOKENS = _attr("hicache.prefetch.agreed", "int", "tokens that all ranks agreed to read", "{token}")
+DONE_TOKENS = _attr("hicache.prefetch.done", "int", "tokens read completely", "{token}")
+INSERTED_MATCHED = _attr("hicache.publish.matched", "int", "tokens that were in the tree already", "{token}")
+LOADED_TOKENS = _attr("hicache.load_back.tokens", "int", "tokens loaded back to the device", "{token}")
+DEVICE_FREE = _attr("hicache.device.free", "int", "free tokens in the device pool when asked", "{token}")
+DEVICE_EVICTABLE = _attr("hicache.device.evictable", "int", "tokens that eviction could free", "{token}")
+BUDGET = _attr("hicache.admission.budget", "int", "tokens that the prefill budget had left", "{token}")
+NEEDED = _attr("hicache.admission.needed", "int", "tokens that the request needs", "{token}")
+ADMITTED = _attr("hicache.admission.admitted", "bool", "the request is in the batch")
+ADMISSION_RESULT = _attr("hicache.admission.result", "str", "continue, no_token or other")
+PREFIX_TOKENS = _attr("hicache.prefill.prefix", "int", "tokens that the prefill batch carried as prefix", "{token}")
+EXTEND_TOKENS = _attr("hicache.prefill.extend", "int", "tokens that the prefill batch computes for this request", "{token}")
+FIRST_CHUNK = _attr("hicache.prefill.first", "bool", "first prefill of this request")
+BATCH = _attr("hicache.batch.id", "int", "prefill batch, counted in one process")
+PRODUCER = _attr("hicache.load_back.index", "int", "consumer index of the batch: ties it to the load that it waits for; -1 for none")
+CLAIM_DEVICE = _attr("hicache.claim.device", "int", "tokens that the engine itself credits to the device", "{token}")
+CLAIM_HOST = _attr("hicache.claim.host", "int", "tokens that the engine itself credits to the host", "{token}")
+CLAIM_STORAGE = _attr("hicache.claim.storage", "int", "tokens that the engine itself credits to storage", "{token}")
+CACHED_TOKENS = _attr("hicache.claim.cached", "int", "cached_tokens that the engine returns", "{token}")
+NODES = _attr("hicache.nodes", "ints", "tree nodes of one copy")
+QUEUE = _attr("hicachectl.queue", "int", "operations waiting in the thread's queue")
+
+# --- attributes: write and evict ------------------------------------------------------------------------------------
+FINISHED = _attr("hicache.request.is_finished", "bool", "the request had ended")
+CHUNKED = _attr("hicache.insert.chunked", "bool", "insert of a chunk that is not the last")
+UNBACKED_TOKENS = _attr("hicache.insert.unbacked", "int", "tokens on the request's path that have no host copy after the insert", "{token}")
+HIT_COUNT = _attr("hicache.node.hits", "int", "hit count of the first node without a host copy")
+WRITTEN_TOKENS = _attr("hicache.write.tokens", "int", "tokens copied or written", "{token}")
+PARENT_BACKED = _attr("hicache.write.parent_backed", "bool", "the parent has a host copy")
+HOST_FREE = _attr("hicache.host.free", "int", "free tokens in the host pool", "{token}")
+WRITE_BACK = _attr("hicache.write.on_eviction", "bool", "the copy was made because the node is evicted")
+BACKUP_SKIP = _attr("hicache.write.skip", "bool", "this rank does not write: KV is replicated and another rank does")
+EVICT_ASKED = _attr("hicache.evict.asked", "int", "tokens asked to be freed", "{token}")
+EVICT_FREED = _attr("hicache.evict.freed", "int", "tokens freed", "{token}")
+EVICT_LOST = _attr("hicache.evict.unbacked", "int", "tokens dropped without a host copy", "{token}")
+IN_FLIGHT = _attr("hicache.in_flight", "int", "prefetches and backups that were running")
+
+# --- attributes: samples of the master --------------------------------------------------------------------------------
+SAMPLE_KEYS = _attr("mooncake.sample.keys", "int", "objects in the store", "{object}")
+SAMPLE_EVICTED = _attr("mooncake.sample.evicted", "int", "objects evicted since the master started", "{object}")
+SAMPLE_FAILURES = _attr("mooncake.sample.failures", "int", "failed operations since the master started")
+SAMPLE_USED = _attr("mooncake.sample.used", "int", "bytes in use", "By")
+SAMPLE_CAPACITY = _attr("mooncake.sample.capacity", "int", "bytes of all mounted segments", "By")
+SAMPLE_SEGMENTS = _attr("mooncake.sample.segments", "int", "mounted segments")
+
+# --- enum values ----------------------------------------------------------------------------------------------------
+OK = "ok"
+FAILED = "failed"
+DECLINED = "declined"
+FINGERPRINT_BLOCK = 16
+"""Tokens in a block of the prefix fingerprint."""
+FINGERPRINT_DIGITS = 16
+PAGE_KEY_DIGITS = 64
+HEALTH_RID_PREFIX = "HEALTH_CHECK"
+"""Request ids of health checks start with this (SGLang `srt/constants.py`, HEALTH_CHECK_RID_PREFIX)."""
