@@ -1,0 +1,116 @@
+"""P: prefill/decode disaggregation over the Mooncake Transfer Engine. Not detected yet."""
+
+from hicachectl.diagnosis.codes.row import PD_TRANSFER, V14, V23, Code
+from tracers import vocabulary as v
+
+_NEEDS = (PD_TRANSFER,)
+
+ROWS: tuple[Code, ...] = (
+    Code(
+        id="HC-P01",
+        level="warning",
+        plain="the prefill engine waited in vain for the decode engine's buffers",
+        title="room {room} waited {seconds} s in Bootstrapping",
+        needs=_NEEDS,
+        next="check that the router sent the request to the decode engine too; SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT sets the wait",
+    ),
+    Code(
+        id="HC-P02",
+        level="warning",
+        plain="the decode engine waited in vain for the prefill engine's KV",
+        title="room {room} waited {seconds} s in WaitingForInput",
+        needs=_NEEDS,
+        next="look at the prefill engine's queue; SGLANG_DISAGGREGATION_WAITING_TIMEOUT sets the wait",
+    ),
+    Code(
+        id="HC-P03",
+        level="warning",
+        plain="the decode engine lost the prefill engine's heartbeat",
+        title="the heartbeat of {endpoint} was missed {misses} times",
+        needs=_NEEDS,
+        next="check that the prefill engine lives; SGLANG_DISAGGREGATION_HEARTBEAT_INTERVAL and _MAX_FAILURE set the patience",
+    ),
+    Code(
+        id="HC-P04",
+        level="warning",
+        plain="a session was put on the black list after one failed send",
+        title="session {session} is on the black list: every later send to it fails at once",
+        needs=_NEEDS,
+        next="restart the decode engine, or set SGLANG_ENABLE_FAILED_SESSION_PROBE=1 on the prefill engine",
+    ),
+    Code(
+        id="HC-P05",
+        level="warning",
+        plain="KV was not sent: the room had failed or was not known",
+        title="KV of room {room} was not sent: the room was {state}",
+        needs=_NEEDS,
+        next="look for the first failure of that room",
+    ),
+    Code(
+        id="HC-P06",
+        level="warning",
+        plain="this rank sends nothing for the room, by design",
+        title="rank {rank} sends nothing for room {room}, by design",
+        needs=_NEEDS,
+        next="nothing; look at the ranks that the decode engine named",
+    ),
+    Code(
+        id="HC-P07",
+        level="warning",
+        plain="the decode engine gave fewer page slots than the prefill engine has pages",
+        title="{sources} pages against {targets} slots in room {room}: the rest was cut off",
+        needs=_NEEDS,
+        next="use the same --page-size and context length on both engines",
+    ),
+    Code(
+        id="HC-P08",
+        level="warning",
+        plain="a transfer thread of the prefill engine ended with an exception",
+        title="{exception} in a transfer thread: the prefill engine no longer sends",
+        needs=(*_NEEDS, v.PREFETCH_THREAD),
+        next="restart the prefill engine; read the exception first",
+    ),
+    Code(
+        id="HC-P09",
+        level="warning",
+        versions=V14,
+        plain="sending the model's extra state failed, and the room counts as done",
+        title="sending the {state} state of room {room} returned {code}, and the room counts as done",
+        needs=_NEEDS,
+        next="treat the answer as suspect; 0.5.23 checks this result",
+    ),
+    Code(
+        id="HC-P10",
+        level="warning",
+        plain="the metadata that arrived belongs to another room",
+        title="metadata of room {actual} arrived for room {room}",
+        needs=_NEEDS,
+        next="check that bootstrap_room is unique for each request",
+    ),
+    Code(
+        id="HC-P11",
+        level="warning",
+        plain="a transfer was given up by time-out while it may still be running",
+        title="a transfer of room {room} returned -1 after {seconds} s and may still be running",
+        needs=_NEEDS,
+        next="raise MC_TRANSFER_TIMEOUT; never take this -1 for 'not written'",
+    ),
+    Code(
+        id="HC-P12",
+        level="warning",
+        versions=V14,
+        plain="the decode engine promised tokens from the store that it then did not fetch",
+        title="{tokens} tokens of room {room} were promised from the store and not fetched",
+        needs=(*_NEEDS, v.PREFETCH_LOOKUP),
+        next="look at the prefetch of the decode engine for this request",
+    ),
+    Code(
+        id="HC-P13",
+        level="warning",
+        versions=V23,
+        plain="a status message came for a room that had been cleared",
+        title="status {status} came for room {room} after it had been cleared",
+        needs=_NEEDS,
+        next="nothing by itself; look for the time-out that cleared the room",
+    ),
+)

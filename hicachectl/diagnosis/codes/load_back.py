@@ -1,0 +1,90 @@
+"""L: load back, host to device. Why pages that lie in host memory were computed again."""
+
+from hicachectl.diagnosis.codes.row import BUFFER_MODE, V23, Code
+from tracers import vocabulary as v
+
+ROWS: tuple[Code, ...] = (
+    Code(
+        id="HC-L01",
+        level="info",
+        plain="nothing to load back: no page of the match lies in host memory alone",
+        title="nothing to load back: the {matched} tokens matched are on the device",
+        needs=(v.LOAD_BACK_ASK,),
+        next="nothing",
+    ),
+    Code(
+        id="HC-L02",
+        level="info",
+        plain="too little to load back: the engine computes it instead",
+        title="{tokens} tokens in host memory are below the load-back minimum of {threshold}",
+        needs=(v.LOAD_BACK_ASK, v.LOAD_BACK),
+        next="nothing; the minimum of 10 tokens is fixed in SGLang",
+    ),
+    Code(
+        id="HC-L03",
+        level="warning",
+        plain="the load was over the memory quota it was given",
+        title="a load of {tokens} tokens is over the quota of {quota}",
+        needs=(v.LOAD_BACK,),
+        next="the scheduler passes no quota by itself: look for a patched scheduler",
+    ),
+    Code(
+        id="HC-L08",
+        level="warning",
+        plain="no token budget for the request: the load was not tried",
+        title="the request needs {needed} tokens, {room} are left: the load was not tried",
+        needs=(v.ADMISSION, v.LOAD_BACK),
+        next="fewer requests at once (--max-running-requests) or a larger device pool (--mem-fraction-static)",
+    ),
+    Code(
+        id="HC-L04",
+        level="warning",
+        plain="the device eviction freed less than the load needs",
+        title="the device eviction freed {freed} of the {needed} tokens that the load needs",
+        needs=(v.LOAD_BACK, v.EVICT_DEVICE),
+        next="fewer requests at once (--max-running-requests) or a larger device pool (--mem-fraction-static)",
+    ),
+    Code(
+        id="HC-L05",
+        level="warning",
+        plain="no device memory for the load, even after an eviction",
+        title="no device room for {tokens} tokens ({room} free after an eviction)",
+        needs=(v.LOAD_BACK,),
+        next="fewer requests at once (--max-running-requests) or a larger device pool (--mem-fraction-static)",
+    ),
+    Code(
+        id="HC-L06",
+        level="warning",
+        plain="no device memory in a side pool for the load",
+        title="no device room in pool {pool} for the load of {tokens} tokens",
+        needs=(v.LOAD_BACK,),
+        next="a larger side pool (for Mamba --max-mamba-cache-size), or fewer requests at once",
+    ),
+    Code(
+        id="HC-L07",
+        level="warning",
+        versions=V23,
+        plain="the load had nothing it may move: another request holds the pages",
+        title="the load of {tokens} tokens had nothing it may move: {reason}",
+        needs=(v.LOAD_BACK,),
+        next="look for another request on the same prefix at the same time: hicachectl show",
+    ),
+    Code(
+        id="HC-L09",
+        level="warning",
+        versions=V23,
+        plain="buffer mode: the staged pages could not be loaded this time",
+        title="buffer mode: the load of {tokens} staged tokens was put off",
+        needs=(v.LOAD_BACK, BUFFER_MODE),
+        next="look at X05 and X08; a larger host buffer helps (--hicache-size)",
+    ),
+    Code(
+        id="HC-L10",
+        level="warning",
+        versions=V23,
+        plain="the load brought none of what it had promised, and the request was computed",
+        title="{tokens} tokens were promised and none was loaded",
+        needs=(v.LOAD_BACK, v.ADMISSION),
+        next="look at the load's own reason in hicachectl show --request RID",
+    ),
+)
