@@ -1,0 +1,87 @@
+"""The table: which name of which module gives way to what, in which SGLang."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hicachectl.lab.stand_ins import copies, device
+
+Version = tuple[int, ...]
+ALWAYS: Version = (0,)
+NEVER: Version = (999,)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One replaced name, from version SINCE until before version UNTIL.
+
+    `make` turns what the name holds (None where the module lacks it, as it does on a machine without a GPU) into what it shall hold.
+    """
+
+    since: Version
+    until: Version
+    module: str
+    name: str
+    make: Callable[[Any], Any]
+
+
+def _instead(stand_in: Any) -> Callable[[Any], Any]:
+    return lambda _: stand_in
+
+
+_CACHE = "sglang.srt.mem_cache"
+_COPIES = (
+    copies.transfer_kv_all_layer_direct_lf_pf,
+    copies.transfer_kv_per_layer_direct_pf_lf,
+    copies.transfer_kv_direct,
+)
+_COPYING: tuple[tuple[Version, Version, str], ...] = (
+    (ALWAYS, NEVER, "memory_pool_host"),
+    ((0, 5, 15), NEVER, "pool_host.mha"),
+    ((0, 5, 15), NEVER, "pool_host.mla"),
+    ((0, 5, 15), NEVER, "pool_host.mamba"),
+    ((0, 5, 15), NEVER, "pool_host.dsa"),
+    ((0, 5, 15), NEVER, "pool_host.unified"),
+)
+_PINNING = ("_cuda_host_register", "_cuda_host_unregister")
+_STREAMING = (
+    "sglang.srt.managers.cache_controller",
+    f"{_CACHE}.hybrid_cache.hybrid_cache_controller",
+    f"{_CACHE}.l2_transfer",
+)
+
+_KERNELS_REFUSE_SINCE: Version = (0, 5, 15)
+
+ROWS: tuple[Row, ...] = (
+    *(
+        Row(since, until, f"{_CACHE}.{pool}", copy.__name__, _instead(copy))
+        for since, until, pool in _COPYING
+        for copy in _COPIES
+    ),
+    *(Row(ALWAYS, NEVER, f"{_CACHE}.pool_host.common", name, _instead(device.pinned_nothing)) for name in _PINNING),
+    *(Row(ALWAYS, NEVER, module, "device_module", device.cpu_where_cuda) for module in _STREAMING),
+    Row(ALWAYS, NEVER, "sglang.srt.distributed.parallel_state", "GroupCoordinator.__init__", device.without_nccl),
+    Row(
+        ALWAYS,
+        NEVER,
+        "sglang.srt.model_executor.model_runner",
+        "ModelRunner.init_threads_binding",
+        device.one_core_a_rank,
+    ),
+)
+
+
+def for_version(version: str) -> tuple[Row, ...]:
+    """The rows of SGLang VERSION (`0.5.14`, `0.5.14.post1`)."""
+    number = _number(version)
+    return tuple(row for row in ROWS if row.since <= number < row.until)
+
+
+def kernels_refuse(version: str) -> bool:
+    """Whether the `sgl_kernel` of SGLang VERSION wants libcuda.so.1 to be imported; that of 0.5.14 does not, that of 0.5.23 does."""
+    return _number(version) >= _KERNELS_REFUSE_SINCE
+
+
+def _number(version: str) -> Version:
+    parts = version.split("+", maxsplit=1)[0].split(".")[:3]
+    return tuple(int("".join(char for char in part if char.isdigit()) or 0) for part in parts)
