@@ -1,0 +1,114 @@
+"""What one process did and did not see: its ledger, from the file or from the span that repeats it."""
+
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from hicachectl.store.span import UNREADABLE, Span, Value
+from tracers import vocabulary as v
+
+INSTALLED = "installed"
+STATES: dict[str, str] = {
+    v.POINTS_MISSING: "missing",
+    v.POINTS_CHANGED: "changed",
+    v.POINTS_RETIRED: "retired",
+    v.POINTS_WAITING: "waiting",
+}
+"""Attribute of the ledger's span that lists points -> the state of those points."""
+
+
+class LedgerPoint(Struct):
+    """One hook point in one process: where it landed, and what it counted."""
+
+    id: str
+    target: str = ""
+    state: str = ""
+    detail: str = ""
+    calls: int = 0
+    spans: int = 0
+    faults: int = 0
+
+
+class Ledger(Struct):
+    """The ledger of one process; `closed` where the process ended in order."""
+
+    engine: str = ""
+    host: str = ""
+    pid: int = 0
+    start_ms: int = 0
+    versions: dict[str, str | None] = {}
+    scheduler: bool = False
+    points: list[LedgerPoint] = []
+    dropped: int = 0
+    written: int = 0
+    detail_dropped: int = 0
+    closed: bool = False
+    faults: list[str] = []
+    recording_version: int = v.RECORDING_VERSION
+    counted: int | None = None
+    """Installed points, where the points themselves are not listed (a ledger that was read from its span)."""
+
+    @property
+    def installed(self) -> int:
+        """How many hook points are on."""
+        if self.counted is not None:
+            return self.counted
+        return len({point.id for point in self.points if point.state == INSTALLED})
+
+    def ids(self, state: str) -> list[str]:
+        """Ids of the points in STATE, sorted."""
+        return sorted({point.id for point in self.points if point.state == state})
+
+
+_decode = msgspec.json.Decoder(Ledger, strict=False).decode
+
+
+def from_file(path: Path) -> Ledger | None:
+    """The ledger in PATH; None where it cannot be read."""
+    try:
+        ledger = _decode(path.read_bytes())
+    except (OSError, *UNREADABLE):
+        return None
+    if not ledger.engine:
+        ledger.engine = f"{ledger.host}:{ledger.pid}:{ledger.start_ms}"
+    return ledger
+
+
+def from_span(span: Span, resource: dict[str, Value], scheduler: bool) -> Ledger:
+    """The ledger that SPAN repeats; RESOURCE is that of its engine."""
+    told = span.attributes
+    points = [LedgerPoint(id=str(name), state=state) for key, state in STATES.items() for name in _names(told.get(key))]
+    return Ledger(
+        engine=span.engine,
+        host=str(resource.get(v.R_HOST, "")),
+        pid=_int(resource.get(v.R_PID)),
+        start_ms=_start_of(span.engine),
+        versions={"sglang": _text(resource.get(v.R_SGLANG)), "mooncake": _text(resource.get(v.R_MOONCAKE))},
+        scheduler=scheduler,
+        points=points,
+        dropped=_int(told.get(v.DROPPED)),
+        written=_int(told.get(v.WRITTEN)),
+        closed=told.get(v.CLOSED) is True,
+        recording_version=_int(resource.get(v.R_VERSION), v.RECORDING_VERSION),
+        counted=_int(told.get(v.POINTS_INSTALLED)),
+    )
+
+
+def _names(value: Value | None) -> list[Value]:
+    return value if isinstance(value, list) else []
+
+
+def _text(value: Value | None) -> str | None:
+    return None if value is None else str(value)
+
+
+def _int(value: Value | None, default: int = 0) -> int:
+    if isinstance(value, int):
+        return value
+    return int(value) if isinstance(value, str) and value.isdecimal() else default
+
+
+def _start_of(engine: str) -> int:
+    last = engine.rpartition(":")[2]
+    return int(last) if last.isdecimal() else 0

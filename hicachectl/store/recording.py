@@ -1,0 +1,198 @@
+"""Recordings into memory: spans in time order, ledgers, and what is known to be missing."""
+
+import gc
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from operator import attrgetter
+from pathlib import Path
+
+from hicachectl.exits import BadInputError, UnreachableError
+from hicachectl.store import files, ledger
+from hicachectl.store.ledger import Ledger
+from hicachectl.store.lines import BrokenLineError, Decoder
+from hicachectl.store.shelf import named, newest
+from hicachectl.store.span import Span, Value
+from tracers import vocabulary as v
+
+
+@dataclass(slots=True)
+class Recording:
+    """What was read: spans of every process in time order, and how far they can be trusted to be all of them."""
+
+    paths: list[str]
+    """Absolute paths of the runs, '-' for stdin."""
+    spans: list[Span] = field(default_factory=list)
+    resources: dict[str, dict[str, Value]] = field(default_factory=dict)
+    """Engine id -> what its resource says."""
+    ledgers: dict[str, Ledger] = field(default_factory=dict)
+    """Engine id -> its ledger, where one was left."""
+    cut_lines: int = 0
+    """Last lines that end in the middle: the process was killed while it wrote, or writes still."""
+    broken_lines: int = 0
+    dropped: int = 0
+    """Spans that the processes say they lost."""
+    missing: int = 0
+    """Spans that the processes say they wrote and that are not here."""
+    incomplete: list[str] = field(default_factory=list)
+    """One sentence for each reason why this may not be all that happened."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is known to be missing."""
+        return not self.incomplete
+
+
+def read(runs: Sequence[str | Path] = ()) -> Recording:
+    """Read RUNS (folders, files, '-' for stdin; none: the newest recording) as one recording.
+
+    UnreachableError where a run is absent, BadInputError where nothing in a file can be read.
+    """
+    with _gc_off():
+        return _Reading(runs or [newest().path]).result()
+
+
+def lines(source: Path | str) -> Iterator[tuple[bytes, bool]]:
+    """Lines of a file or of stdin that are not blank, each with whether it ends in a newline."""
+    try:
+        stream = sys.stdin.buffer if source == files.STDIN else Path(source).open("rb")  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise UnreachableError(f"cannot open {source}: {error.strerror}") from error
+    with stream:
+        for line in stream:
+            if not line.isspace():
+                yield line, line.endswith(b"\n")
+
+
+@contextmanager
+def _gc_off() -> Iterator[None]:
+    """Loading makes millions of objects that hold no cycles: the collector would only walk them again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+class _Reading:
+    """One call of `read`."""
+
+    def __init__(self, runs: Sequence[str | Path]) -> None:
+        self.runs = [run if run == files.STDIN else named(run) for run in runs]
+        self.decoder = Decoder()
+        self.good_lines = 0
+        self.out = Recording(paths=[str(run) for run in self.runs])
+
+    def result(self) -> Recording:
+        """Everything, in order."""
+        for source in _once(self.runs):
+            self._read(source)
+        out = self.out
+        out.resources = self.decoder.resources
+        out.spans.sort(key=attrgetter("start_ns"))
+        _drop_repeated(out.spans)
+        self._ledgers()
+        if out.cut_lines and not self.good_lines and not out.ledgers:
+            raise _unreadable(", ".join(out.paths))
+        out.dropped = sum(one.dropped for one in out.ledgers.values())
+        self._judge()
+        return out
+
+    def _read(self, source: Path | str) -> None:
+        good = bad = cut = 0
+        spans = self.out.spans
+        for line, whole in lines(source):
+            try:
+                spans += self.decoder.spans(line)
+                good += 1
+            except BrokenLineError:  # noqa: PERF203 - each line fails alone
+                bad, cut = bad + whole, cut + (not whole)
+        self.out.broken_lines += bad
+        self.out.cut_lines += cut
+        self.good_lines += good
+        if not good and (bad or (cut and source in self.runs)):
+            raise _unreadable(_shown(source))
+
+    def _ledgers(self) -> None:
+        out = self.out
+        for run in self.runs:
+            for path in [] if isinstance(run, str) else files.ledger_files(run):
+                found = ledger.from_file(path)
+                if found is None:
+                    out.incomplete.append(f"the ledger {path.name} cannot be read")
+                else:
+                    out.ledgers[found.engine] = found
+        without = out.resources.keys() - out.ledgers.keys()
+        if without:
+            schedulers = {span.engine for span in out.spans if span.name in (v.ENGINE_START, v.ENGINE)}
+            for span in out.spans:
+                if span.name == v.LEDGER and span.engine in without:
+                    engine = span.engine
+                    out.ledgers[engine] = ledger.from_span(span, out.resources[engine], engine in schedulers)
+
+    def _judge(self) -> None:
+        out = self.out
+        have = Counter(span.engine for span in out.spans)
+        for engine in sorted(out.resources.keys() | out.ledgers.keys()):
+            out.incomplete += self._judged(engine, have[engine])
+        if out.cut_lines:
+            out.incomplete.append(f"{out.cut_lines} last lines end in the middle")
+        if out.broken_lines:
+            out.incomplete.append(f"{out.broken_lines} lines cannot be read")
+
+    def _judged(self, engine: str, have: int) -> Iterator[str]:
+        found = self.out.ledgers.get(engine)
+        if found is None:
+            yield f"{engine} left no ledger"
+            return
+        if not found.closed and (found.scheduler or found.written or have):
+            yield f"{engine} did not end in order, or still runs: its last spans may be missing"
+        if found.dropped:
+            yield f"{engine} dropped {found.dropped} spans"
+        if found.written > have:
+            self.out.missing += found.written - have
+            yield f"{engine} wrote {found.written - have} spans that are not in the recording"
+        if found.recording_version > v.RECORDING_VERSION:
+            yield f"{engine} wrote a newer recording (version {found.recording_version}) than this hicachectl knows ({v.RECORDING_VERSION})"
+
+
+def _once(runs: Iterable[Path | str]) -> Iterator[Path | str]:
+    """Every file of RUNS, once, though a folder and a file in it may both be named."""
+    seen: set[Path | str] = set()
+    for run in runs:
+        for source in [run] if isinstance(run, str) else files.span_files(run):
+            key = source if isinstance(source, str) else source.resolve()
+            if key not in seen:
+                seen.add(key)
+                yield source
+
+
+def _drop_repeated(spans: list[Span]) -> None:
+    """Drop spans that came twice (a collector's retry); SPANS are sorted by start, so that twins lie close together."""
+    twice: list[int] = []
+    start, seen = -1, set[str]()
+    for index, span in enumerate(spans):
+        if span.start_ns != start:
+            start = span.start_ns
+            if seen:
+                seen = set()
+        elif span.span_id in seen:
+            twice.append(index)
+            continue
+        seen.add(span.span_id)
+    for index in reversed(twice):
+        del spans[index]
+
+
+def _unreadable(what: str) -> BadInputError:
+    return BadInputError(
+        f"nothing in {what} can be read as a recording: expected lines of OTLP/JSON, as `hicachectl trace` writes them"
+    )
+
+
+def _shown(source: Path | str) -> str:
+    return "standard input" if source == files.STDIN else str(source)
