@@ -1,5 +1,6 @@
 """What one process did and did not see: its ledger, from the file or from the span that repeats it."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -8,7 +9,7 @@ from msgspec import Struct
 from hicachectl.store.span import UNREADABLE, Span, Value
 from tracers import vocabulary as v
 
-INSTALLED = "installed"
+INSTALLED, CHANGED, RETIRED = "installed", "changed", "retired"
 STATES: dict[str, str] = {
     v.POINTS_MISSING: "missing",
     v.POINTS_CHANGED: "changed",
@@ -18,8 +19,12 @@ STATES: dict[str, str] = {
 """Attribute of the ledger's span that lists points -> the state of those points."""
 
 
+_SEEN_LATE_MS = 5000
+"""A child's ledger is rewritten every second; one that was not for this long had died before its parent ended it."""
+
+
 class LedgerPoint(Struct):
-    """One hook point in one process: where it landed, and what it counted."""
+    """One target of a hook point in one process: where it landed, and what the point counted."""
 
     id: str
     target: str = ""
@@ -46,6 +51,11 @@ class Ledger(Struct):
     closed: bool = False
     faults: list[str] = []
     recording_version: int = v.RECORDING_VERSION
+    ppid: int = 0
+    seen_ms: int = 0
+    """When the process last wrote this ledger."""
+    ended_ms: int | None = None
+    """When this process ended its schedulers: they are killed, and cannot close their own ledgers."""
     counted: int | None = None
     """Installed points, where the points themselves are not listed (a ledger that was read from its span)."""
 
@@ -54,11 +64,22 @@ class Ledger(Struct):
         """How many hook points are on."""
         if self.counted is not None:
             return self.counted
-        return len({point.id for point in self.points if point.state == INSTALLED})
+        return len(self.ids(INSTALLED))
 
     def ids(self, state: str) -> list[str]:
-        """Ids of the points in STATE, sorted."""
-        return sorted({point.id for point in self.points if point.state == state})
+        """Ids of the points in STATE, sorted; missing or waiting is a point only when none of its targets is there."""
+        found = {point.id for point in self.points if point.state == state}
+        if state not in (INSTALLED, CHANGED, RETIRED):
+            found -= {point.id for point in self.points if point.state in (INSTALLED, CHANGED, RETIRED)}
+        return sorted(found)
+
+    def ended_by(self, others: Iterable["Ledger"]) -> bool:
+        """Whether the parent, among OTHERS, ended this process in order while it still wrote its ledger."""
+        for other in others:
+            ours = other.pid == self.ppid and other.host == self.host and other.start_ms <= self.start_ms
+            if ours and other.ended_ms is not None and self.start_ms <= other.ended_ms <= self.seen_ms + _SEEN_LATE_MS:
+                return True
+        return False
 
 
 _decode = msgspec.json.Decoder(Ledger, strict=False).decode

@@ -109,7 +109,7 @@ class _Reading:
             try:
                 spans += self.decoder.spans(line)
                 good += 1
-            except BrokenLineError:  # noqa: PERF203 - each line fails alone
+            except BrokenLineError:
                 bad, cut = bad + whole, cut + (not whole)
         self.out.broken_lines += bad
         self.out.cut_lines += cut
@@ -149,13 +149,16 @@ class _Reading:
         if found is None:
             yield f"{engine} left no ledger"
             return
-        if not found.closed and (found.scheduler or found.written or have):
+        open_end = not found.closed and not found.ended_by(self.out.ledgers.values())
+        if open_end and (found.scheduler or found.written or have):
             yield f"{engine} did not end in order, or still runs: its last spans may be missing"
         if found.dropped:
             yield f"{engine} dropped {found.dropped} spans"
-        if found.written > have:
-            self.out.missing += found.written - have
-            yield f"{engine} wrote {found.written - have} spans that are not in the recording"
+        # What was rotated out counts as written and as dropped.
+        missing = found.written - have - found.dropped
+        if missing > 0:
+            self.out.missing += missing
+            yield f"{engine} wrote {missing} spans that are not in the recording"
         if found.recording_version > v.RECORDING_VERSION:
             yield f"{engine} wrote a newer recording (version {found.recording_version}) than this hicachectl knows ({v.RECORDING_VERSION})"
 

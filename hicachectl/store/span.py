@@ -119,7 +119,7 @@ def _readable(raw: Raw | bytes) -> Iterator[_KeyValue]:
     for part in parts:
         try:
             yield _decode_one(part)
-        except UNREADABLE:  # noqa: PERF203 - each pair fails alone
+        except UNREADABLE:
             continue
 
 

@@ -205,6 +205,25 @@ def test_each_reason_for_an_incomplete_recording_is_told(tmp_path: Path) -> None
     assert (found.dropped, found.missing) == (7, 10)
 
 
+def test_a_scheduler_that_its_parent_ended_is_complete(tmp_path: Path) -> None:
+    """Schedulers are killed by their parent: its ledger says that it did so, unless they had died before."""
+    made = Recording()
+    now = EPOCH_MS + 60_000
+    made.engine(pid=1, scheduler=False).ledger(ended_ms=now)
+    for pid, seen in ((2, now - 900), (3, now - 30_000)):
+        made.engine(pid=pid).ledger(closed=False, ppid=1, seen_ms=seen).span(v.FLUSH, 1)
+    found = store.read([made.write(tmp_path / "run")])
+    assert [reason.split(":")[1] for reason in found.incomplete] == ["3"]
+
+
+def test_a_point_is_missing_only_when_none_of_its_targets_is_there(tmp_path: Path) -> None:
+    """Two classes may carry one point; this version needs only one of them."""
+    made = Recording()
+    engine = made.engine().point("a", "missing").point("a").point("b", "missing").point("c", "waiting")
+    ledger = store.read([made.write(tmp_path / "run")]).ledgers[engine.id]
+    assert (ledger.installed, ledger.ids("missing"), ledger.ids("waiting")) == (1, ["b"], ["c"])
+
+
 def test_a_process_that_only_loaded_the_plugin_may_leave_an_open_ledger(tmp_path: Path) -> None:
     """A tokenizer that is killed wrote no span: its open ledger hides nothing."""
     made = Recording()
