@@ -215,6 +215,8 @@ FIRST_UNCOVERED = _attr("mooncake.buffer.first_uncovered", "int", "address of th
 RANGES = _attr("mooncake.buffer.ranges", "int", "registered ranges that the buffers were compared with")
 REPLICA = _attr("mooncake.replica.endpoint", "str", "where the object's replica lies, as the master tells")
 
+FORCE = _attr("mooncake.force", "bool", "leases were ignored")
+
 # --- attributes: request --------------------------------------------------------------------------------------------
 PROMPT_TOKENS = _attr("hicache.request.prompt_tokens", "int", "tokens of the prompt", "{token}")
 OUTPUT_TOKENS = _attr("hicache.request.output_tokens", "int", "tokens that the request had produced", "{token}")
@@ -238,6 +240,9 @@ BUDGET = _attr("hicache.admission.budget", "int", "tokens that the prefill budge
 NEEDED = _attr("hicache.admission.needed", "int", "tokens that the request needs", "{token}")
 ADMITTED = _attr("hicache.admission.admitted", "bool", "the request is in the batch")
 ADMISSION_RESULT = _attr("hicache.admission.result", "str", "continue, no_token or other")
+ANCHOR = _attr("hicache.prefetch.anchor", "str", "page key that the lookup continues from; absent at the root")
+TERMINATED = _attr("hicache.prefetch.terminated", "bool", "the operation had been ended before all pages were read")
+SECONDS = _attr("hicache.prefetch.seconds", "float", "time since the prefetch was enqueued", "s")
 PREFIX_TOKENS = _attr("hicache.prefill.prefix", "int", "tokens that the prefill batch carried as prefix", "{token}")
 EXTEND_TOKENS = _attr("hicache.prefill.extend", "int", "tokens that the prefill batch computes for this request", "{token}")
 FIRST_CHUNK = _attr("hicache.prefill.first", "bool", "first prefill of this request")
@@ -272,6 +277,9 @@ SAMPLE_FAILURES = _attr("mooncake.sample.failures", "int", "failed operations si
 SAMPLE_USED = _attr("mooncake.sample.used", "int", "bytes in use", "By")
 SAMPLE_CAPACITY = _attr("mooncake.sample.capacity", "int", "bytes of all mounted segments", "By")
 SAMPLE_SEGMENTS = _attr("mooncake.sample.segments", "int", "mounted segments")
+
+LATE = "late"
+"""Place of a value that expands to several attributes when it is written; never a key of its own."""
 
 # --- enum values ----------------------------------------------------------------------------------------------------
 OK = "ok"

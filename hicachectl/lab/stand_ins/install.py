@@ -57,15 +57,18 @@ class _AfterImport(importlib.abc.MetaPathFinder):
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         """The spec of NAME, its loader wrapped; None for a name that no row has."""
-        if name not in self.waiting:
+        # Taken out first: another finder that asks the others in its turn must not come back to these rows.
+        rows = self.waiting.pop(name, None)
+        if rows is None:
             return None
         for finder in sys.meta_path:
             if finder is self:
                 continue
             spec = finder.find_spec(name, path, target)
             if spec is not None and spec.loader is not None:
-                spec.loader = _Loader(spec.loader, self.waiting.pop(name))
+                spec.loader = _Loader(spec.loader, rows)
                 return spec
+        self.waiting[name] = rows
         return None
 
 

@@ -1,0 +1,75 @@
+"""What runs now on this thread, so that a call in a worker thread is tied to its request."""
+
+import threading
+from typing import Any
+
+ATTRIBUTE = "_hicachectl_carry"
+"""Where an engine object keeps whom it serves; a plain Python attribute, gone with the object."""
+
+
+class Frame:
+    """One carrying call on one thread: its request, its span, and what calls inside it have noted."""
+
+    __slots__ = ("notes", "outer", "point", "rid", "span")
+
+    def __init__(self, point: str, rid: str | None, span: int, outer: "Frame | None") -> None:
+        self.point = point
+        self.rid = rid
+        self.span = span
+        self.outer = outer
+        self.notes: dict[str, Any] | None = None
+
+
+class Here(threading.local):
+    """The current frame of this thread, and the thread's own name."""
+
+    def __init__(self) -> None:
+        self.frame: Frame | None = None
+        self.label: tuple[int, str] = (threading.get_native_id(), threading.current_thread().name)
+        self.last_rid: str | None = None
+
+
+here = Here()
+
+
+def note(key: str, value: Any) -> None:
+    """Leave VALUE for the reader of the innermost carrying call."""
+    frame = here.frame
+    if frame is not None:
+        if frame.notes is None:
+            frame.notes = {}
+        frame.notes[key] = value
+
+
+def add(key: str, amount: int) -> None:
+    """Add AMOUNT to a number noted for the innermost carrying call."""
+    frame = here.frame
+    if frame is not None:
+        if frame.notes is None:
+            frame.notes = {}
+        frame.notes[key] = frame.notes.get(key, 0) + amount
+
+
+def noted(key: str, default: Any = None) -> Any:
+    """What calls inside the current one have left under KEY."""
+    frame = here.frame
+    if frame is None or frame.notes is None:
+        return default
+    return frame.notes.get(key, default)
+
+
+def attach(thing: Any) -> None:
+    """Let an engine object remember whom the current call serves; objects that take no attribute are left alone."""
+    frame = here.frame
+    if frame is None:
+        return
+    try:
+        setattr(thing, ATTRIBUTE, (frame.rid, frame.span))
+    except AttributeError:
+        return
+
+
+def served(thing: Any) -> str | None:
+    """Request id that an engine object was made for, or None."""
+    carried = getattr(thing, ATTRIBUTE, None)
+    return carried[0] if carried else None

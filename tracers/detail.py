@@ -1,0 +1,216 @@
+"""What the writer thread works out from what a call left: object detail of a batch, page keys and fingerprint of a prompt."""
+
+import hashlib
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+from tracers import vocabulary as v
+from tracers.record import Late
+
+CHUNK = 4096
+"""Tokens turned into bytes at a time, so that the interpreter lock is never held long."""
+MOST_PAGES = 16384
+"""Pages of one prompt whose keys are written; what is beyond is said to be cut."""
+MOST_BAD = 256
+HEX = frozenset("0123456789abcdef")
+DOMAIN = b"hicachectl prefix fingerprint 1"
+
+Range = tuple[int, int]
+
+
+class PromptKeys(Late):
+    """Page keys and prefix fingerprint of a prompt; the tokens stay in this process."""
+
+    __slots__ = ("bigram", "page_size", "tokens")
+
+    def __init__(self, tokens: Sequence[int], page_size: int, *, bigram: bool) -> None:
+        super().__init__(1 + len(tokens) // 8)
+        self.tokens = tokens
+        self.page_size = page_size
+        self.bigram = bigram
+
+    def pairs(self) -> list[tuple[str, Any]]:
+        """Page keys of every full page, and the fingerprint; nothing where a token does not fit 32 bits."""
+        try:
+            words = as_words(self.tokens)
+        except (OverflowError, TypeError):
+            return [(v.DETAIL_CUT, True)]
+        units = as_bigrams(words) if self.bigram else words
+        size = self.page_size * (2 if self.bigram else 1)
+        most = MOST_PAGES * size
+        pairs: list[tuple[str, Any]] = [
+            (v.PROMPT_PAGE_KEYS, "".join(page_keys(units[:most], size))),
+            (v.FINGERPRINT, "".join(fingerprint(words[:most]))),
+        ]
+        if len(units) > most:
+            pairs.append((v.DETAIL_CUT, True))
+        return pairs
+
+
+def as_words(tokens: Sequence[int]) -> "array[int]":
+    """Tokens as 32-bit unsigned words; OverflowError for a token that does not fit."""
+    words = array("I")
+    for start in range(0, len(tokens), CHUNK):
+        words.extend(tokens[start : start + CHUNK])
+    return words
+
+
+def as_bigrams(words: "array[int]") -> "array[int]":
+    """Pairs of neighbouring tokens, flattened (SGLang `mem_cache/utils.py`, get_hash_str, EAGLE bigram mode)."""
+    count = max(0, len(words) - 1)
+    pairs = array("I", bytes(8 * count))
+    pairs[0::2] = words[:count]
+    pairs[1::2] = words[1 : count + 1]
+    return pairs
+
+
+def page_keys(words: "array[int]", size: int) -> list[str]:
+    """Page keys of every full page of SIZE words: SHA-256 of the previous digest and the words, little-endian.
+
+    Source: SGLang 0.5.14 `mem_cache/utils.py`, get_hash_str.
+    """
+    keys, digest = [], b""
+    for end in range(size, len(words) + 1, size):
+        digest = hashlib.sha256(digest + words[end - size : end].tobytes()).digest()
+        keys.append(digest.hex())
+    return keys
+
+
+def fingerprint(words: "array[int]") -> list[str]:
+    """The chain over blocks of FINGERPRINT_BLOCK tokens, the same whatever page size, tag or namespace an engine has."""
+    size = v.FINGERPRINT_BLOCK
+    digests, digest = [], DOMAIN
+    for end in range(size, len(words) + 1, size):
+        digest = hashlib.sha256(digest + words[end - size : end].tobytes()).digest()
+        digests.append(digest.hex()[: v.FINGERPRINT_DIGITS])
+    return digests
+
+
+class Keys(Late):
+    """Page keys of an operation, joined by the writer."""
+
+    __slots__ = ("attribute", "keys")
+
+    def __init__(self, keys: Sequence[str], attribute: str = v.PAGE_KEYS) -> None:
+        super().__init__(len(keys))
+        self.keys = keys
+        self.attribute = attribute
+
+    def pairs(self) -> list[tuple[str, Any]]:
+        """One attribute with every key."""
+        keys = self.keys[:MOST_PAGES]
+        pairs: list[tuple[str, Any]] = [(self.attribute, "".join(keys))]
+        if len(self.keys) > MOST_PAGES:
+            pairs.append((v.DETAIL_CUT, True))
+        return pairs
+
+
+class Objects(Late):
+    """Per-object answers of one batch call at the Mooncake binding."""
+
+    __slots__ = ("keys", "pointers", "ranges", "results", "sizes", "success")
+
+    def __init__(
+        self, keys: Sequence[str], results: Any, success: str, pointers: Sequence[Any] = (), sizes: Sequence[Any] = (), ranges: tuple[Range, ...] = ()
+    ) -> None:
+        super().__init__(len(keys))
+        self.keys = keys
+        self.results = results if isinstance(results, (list, tuple)) else [results] * len(keys)
+        self.success = success
+        self.pointers = pointers
+        self.sizes = sizes
+        self.ranges = ranges
+
+    def pairs(self) -> list[tuple[str, Any]]:
+        """Counts, codes, the objects that failed, the page keys, and whether registered memory covers the buffers."""
+        sizes = [sum(size) if isinstance(size, (list, tuple)) else size for size in self.sizes]
+        pairs: list[tuple[str, Any]] = [(v.OBJECTS, len(self.keys)), *self._answers(sizes), *key_scheme(self.keys)]
+        if sizes:
+            pairs.append((v.BYTES_ASKED, sum(sizes)))
+            if min(sizes) == max(sizes):
+                pairs.append((v.OBJECT_BYTES, sizes[0]))
+            pairs.extend(self._coverage())
+        return pairs
+
+    def _good(self, index: int, sizes: list[int]) -> bool:
+        result = self.results[index]
+        if self.success == "exist":
+            return bool(result == 1)
+        if self.success == "put":
+            return bool(result == 0)
+        # A get returns the object's size: a smaller object than the buffer is not the page that was asked for.
+        return bool(result == sizes[index] if index < len(sizes) else result > 0)
+
+    def _answers(self, sizes: list[int]) -> list[tuple[str, Any]]:
+        bad = [index for index in range(len(self.results)) if not self._good(index, sizes)]
+        codes: dict[int, int] = {}
+        for result in self.results:
+            if result < 0 or (self.success == "exist" and result == 0):
+                codes[result] = codes.get(result, 0) + 1
+        pairs: list[tuple[str, Any]] = [
+            (v.OBJECTS_OK, len(self.results) - len(bad)),
+            (v.OBJECTS_CODES, [f"{code}={count}" for code, count in sorted(codes.items())] or None),
+        ]
+        if bad:
+            pairs += [
+                (v.FIRST_BAD, bad[0]),
+                (v.FIRST_BAD_KEY, self.keys[bad[0]] if bad[0] < len(self.keys) else None),
+                (v.FIRST_BAD_CODE, self.results[bad[0]]),
+                (v.BAD_OBJECTS, bad[:MOST_BAD]),
+            ]
+            if len(bad) > MOST_BAD:
+                pairs.append((v.DETAIL_CUT, True))
+        if self.success == "get":
+            pairs.append((v.BYTES, sum(result for result in self.results if result > 0)))
+        elif self.success == "put" and sizes:
+            pairs.append((v.BYTES, sum(size for size, result in zip(sizes, self.results, strict=False) if result == 0)))
+        return pairs
+
+    def _coverage(self) -> list[tuple[str, Any]]:
+        uncovered, first = 0, None
+        for pointer, size in zip(self.pointers, self.sizes, strict=False):
+            parts = zip(pointer, size, strict=False) if isinstance(pointer, (list, tuple)) else ((pointer, size),)
+            for address, length in parts:
+                if not any(low <= address and address + length <= high for low, high in self.ranges):
+                    uncovered += 1
+                    first = address if first is None else first
+        return [(v.RANGES, len(self.ranges)), (v.UNCOVERED, uncovered), (v.FIRST_UNCOVERED, first)]
+
+
+def key_scheme(keys: Sequence[str]) -> list[tuple[str, Any]]:
+    """Object keys as prefix, page keys and suffixes; where they follow no page scheme, the first of them as they are."""
+    if not keys:
+        return []
+    start = _page_key_at(keys[0])
+    if start is None:
+        return [(v.OBJECT_KEYS, list(keys[:16]))]
+    prefix, end = keys[0][:start], start + v.PAGE_KEY_DIGITS
+    pages: list[str] = []
+    suffixes: list[str] = []
+    places: list[tuple[int, str]] = []
+    for key in keys:
+        page = key[start:end]
+        if not key.startswith(prefix) or len(page) != v.PAGE_KEY_DIGITS:
+            return [(v.OBJECT_KEYS, list(keys[:16]))]
+        if not pages or pages[-1] != page:
+            pages.append(page)
+        suffix = key[end:]
+        if suffix not in suffixes:
+            suffixes.append(suffix)
+        places.append((len(pages) - 1, suffix))
+    pairs: list[tuple[str, Any]] = [(v.OBJECT_PREFIX, prefix or None), (v.PAGE_KEYS, "".join(pages)), (v.OBJECT_SUFFIXES, suffixes)]
+    indices = [page * len(suffixes) + suffixes.index(suffix) for page, suffix in places]
+    if indices != list(range(len(pages) * len(suffixes))):
+        pairs.append((v.OBJECT_INDICES, indices))
+    return pairs
+
+
+def _page_key_at(key: str) -> int | None:
+    """Where the 64 hex digits of a page key begin in an object key; the last such run, since a tag may hold anything."""
+    run = 0
+    for index in range(len(key) - 1, -1, -1):
+        run = run + 1 if key[index] in HEX else 0
+        if run == v.PAGE_KEY_DIGITS and (index == 0 or key[index - 1] not in HEX):
+            return index
+    return None

@@ -1,0 +1,145 @@
+"""Puts wrappers on and takes them off, walking the same list; tells the ledger what landed.
+
+A target is wrapped when its module is imported by the engine itself: nothing is imported for our sake.
+"""
+
+import importlib.machinery
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from types import ModuleType
+from typing import Any
+
+from tracers.around import Recorder, wrap
+from tracers.ledger import CHANGED, INSTALLED, MISSING, WAITING, Ledger
+from tracers.point import Point, Target
+
+
+class Installer(MetaPathFinder):
+    """Wraps every target of its points, now or when its module comes in."""
+
+    def __init__(self, points: Iterable[Point], recorder: Recorder, ledger: Ledger) -> None:
+        self.rows: list[tuple[Point, Target]] = [(point, target) for point in points for target in point.targets]
+        self.recorder = recorder
+        self.ledger = ledger
+        self.undo: list[tuple[Any, str, Any]] = []
+        self._busy: set[str] = set()
+
+    @property
+    def modules(self) -> set[str]:
+        """Modules that hold targets."""
+        return {target.module for _, target in self.rows}
+
+    def on(self) -> None:
+        """Wrap what is imported already, and listen for the rest."""
+        for point, target in self.rows:
+            self.ledger.land(point.id, target.path, WAITING)
+        for name in self.modules:
+            module = sys.modules.get(name)
+            if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):
+                self.arrived(module)
+        sys.meta_path.insert(0, self)
+
+    def off(self) -> None:
+        """Take every wrapper off again, in the opposite order."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+        while self.undo:
+            owner, name, original = self.undo.pop()
+            setattr(owner, name, original)
+
+    def arrived(self, module: ModuleType) -> None:
+        """Wrap the targets of a module that has just been imported."""
+        for point, target in self.rows:
+            if target.module == module.__name__:
+                try:
+                    self._install(point, target, module)
+                except Exception as fault:  # noqa: BLE001 - an odd class must not break somebody's import
+                    self.ledger.land(point.id, target.path, CHANGED, f"{type(fault).__name__}: {fault}"[:160])
+                    self.recorder.guard.fault(point.id, fault)
+
+    def _install(self, point: Point, target: Target, module: ModuleType) -> None:
+        *path, name = target.qualname.split(".")
+        owner: Any = module
+        for part in path:
+            owner = getattr(owner, part, None)
+            if owner is None:
+                self.ledger.land(point.id, target.path, MISSING, f"{module.__name__} has no {target.qualname}")
+                return
+        raw = vars(owner).get(name)
+        if raw is None:
+            self.ledger.land(point.id, target.path, MISSING, f"{'.'.join(path) or module.__name__} does not define {name}")
+            return
+        kind = type(raw) if isinstance(raw, (classmethod, staticmethod)) else None
+        original: Callable[..., Any] = raw.__func__ if kind else raw
+        odd = changed(original, target.params)
+        if odd:
+            self.ledger.land(point.id, target.path, CHANGED, odd)
+            return
+        wrapper: Any = wrap(point, original, self.recorder)
+        setattr(owner, name, kind(wrapper) if kind else wrapper)
+        self.undo.append((owner, name, raw))
+        self.ledger.land(point.id, target.path, INSTALLED)
+
+    # -- MetaPathFinder --------------------------------------------------------------------------------------------
+    def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
+        """The spec that the other finders give, with a loader that calls `arrived` afterwards; None for modules of no target."""
+        if fullname not in self.modules or fullname in self._busy:
+            return None
+        self._busy.add(fullname)
+        try:
+            spec = self._others(fullname, path, target)
+        finally:
+            self._busy.discard(fullname)
+        if spec is not None and spec.loader is not None:
+            spec.loader = Announcing(spec.loader, self)
+        return spec
+
+    def _others(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None) -> importlib.machinery.ModuleSpec | None:
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            if finder is self or find is None:
+                continue
+            spec: importlib.machinery.ModuleSpec | None = find(fullname, path, target)
+            if spec is not None:
+                return spec
+        return None
+
+
+class Announcing(Loader):
+    """A loader that does what the real one does, then says that the module is there."""
+
+    def __init__(self, real: Any, installer: Installer) -> None:
+        self.real = real
+        self.installer = installer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        """What the real loader creates."""
+        module: ModuleType | None = self.real.create_module(spec)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the module through the real loader, leave no trace of this one, then wrap."""
+        if module.__spec__ is not None:
+            module.__spec__.loader = self.real
+        module.__loader__ = self.real
+        self.real.exec_module(module)
+        self.installer.arrived(module)
+
+
+def changed(original: Any, params: tuple[str, ...]) -> str:
+    """Empty where the leading parameters are those that the readers rely on, else what differs."""
+    if not params:
+        return ""
+    try:
+        names = list(inspect.signature(original).parameters)
+    except (TypeError, ValueError):
+        return "its signature cannot be read"
+    if tuple(names[: len(params)]) != params:
+        return f"parameters are ({', '.join(names[:8])}), expected ({', '.join(params)}, ...)"
+    return ""

@@ -1,0 +1,68 @@
+"""What SGLang calls through the `sglang.srt.plugins` entry point; inert unless switched on."""
+
+import atexit
+import os
+from typing import TYPE_CHECKING
+
+from tracers import settings
+
+if TYPE_CHECKING:
+    from tracers.around import Recorder
+    from tracers.spool import Spool
+
+
+_begun: list[int] = []
+"""Process ids in which the tracers began: one entry, the fork's parent where there was one."""
+
+
+def register() -> None:
+    """Switch the tracers on in this process when the environment asks for it; never raises, and a second call does nothing."""
+    asked = settings.read()
+    if asked.folder is None or _begun:
+        return
+    try:
+        _begin(asked)
+    except Exception:  # a broken tracer must not stop an engine from starting
+        import logging  # noqa: PLC0415 - only on the way out
+
+        logging.getLogger("hicachectl.tracers").warning("the tracers could not start; the engine is not affected", exc_info=True)
+
+
+def _begin(asked: settings.Settings) -> None:
+    # Imported here so that a process in which we are off pays for none of it.
+    from tracers import read  # noqa: PLC0415
+    from tracers.around import Recorder  # noqa: PLC0415
+    from tracers.guard import Guard  # noqa: PLC0415
+    from tracers.install import Installer  # noqa: PLC0415
+    from tracers.ledger import Ledger  # noqa: PLC0415
+    from tracers.points import ALL  # noqa: PLC0415
+    from tracers.record import Queue  # noqa: PLC0415
+    from tracers.spool import Spool  # noqa: PLC0415
+
+    queue = Queue(asked.queue, asked.detail)
+    recorder = Recorder(queue, Guard())
+    ledger = Ledger(recorder)
+    spool = Spool(asked, queue, ledger)
+    installer = Installer(ALL, recorder, ledger)
+    read.process.bind(spool)
+    installer.on()
+    spool.start()
+    _begun.append(os.getpid())
+    atexit.register(_close, spool)
+    os.register_at_fork(after_in_child=lambda: _after_fork(recorder, spool, asked))
+
+
+def _close(spool: "Spool") -> None:
+    if spool.pid == os.getpid():
+        spool.close()
+
+
+def _after_fork(recorder: "Recorder", spool: "Spool", asked: settings.Settings) -> None:
+    """A forked child has no writer thread and another pid: nothing is recorded there until a traced call begins."""
+
+    def again() -> None:
+        recorder.queue = type(recorder.queue)(asked.queue, asked.detail)
+        spool.reborn(recorder.queue)
+
+    recorder.on = False
+    recorder.after_fork = again

@@ -1,0 +1,76 @@
+"""Readers of a scheduler's life: what it was asked to be, and what it became."""
+
+import time
+from typing import Any
+
+from tracers.point import Args, Kwargs
+from tracers.read.take import argument, number, text, whole
+
+_bound: list[Any] = []
+
+
+def bind(spool: Any) -> None:
+    """Let readers tell the writer which ranks this process has; the last writer counts."""
+    _bound[:] = [spool]
+
+
+def _server_args(args: Args, kwargs: Kwargs) -> Any:
+    return argument(args, kwargs, 1, "server_args")
+
+
+def scheduler_begins(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:
+    """ENGINE_START: ranks and the settings that were asked for (SGLang `managers/scheduler.py`, Scheduler.__init__)."""
+    del state, result, error
+    asked = _server_args(args, kwargs)
+    tp_rank = argument(args, kwargs, 4, "tp_rank")
+    pp_rank = argument(args, kwargs, 6, "pp_rank")
+    for spool in _bound:
+        spool.ranks = {"tp": whole(tp_rank), "pp": whole(pp_rank)}
+        spool.ledger.scheduler = True
+    return (
+        tp_rank,
+        getattr(asked, "tp_size", None),
+        pp_rank,
+        getattr(asked, "pp_size", None),
+        argument(args, kwargs, 9, "dp_rank"),
+        text(getattr(asked, "device", None)),
+        text(getattr(asked, "served_model_name", None)),
+        getattr(asked, "page_size", None),
+        bool(getattr(asked, "enable_hierarchical_cache", False)),
+        text(getattr(asked, "hicache_storage_backend", None)),
+        text(getattr(asked, "hicache_write_policy", None)),
+        text(getattr(asked, "hicache_storage_prefetch_policy", None)),
+        text(getattr(asked, "hicache_mem_layout", None)),
+        text(getattr(asked, "hicache_io_backend", None)),
+        text(getattr(asked, "kv_cache_dtype", None)),
+        text(getattr(asked, "disaggregation_mode", None)),
+    )
+
+
+def scheduler_built(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:
+    """ENGINE: the settings in force once the scheduler is built, or the failure."""
+    del state, result
+    scheduler, asked = args[0], _server_args(args, kwargs)
+    tree = getattr(scheduler, "tree_cache", None)
+    controller = getattr(tree, "cache_controller", None)
+    pool = getattr(controller, "mem_pool_device", None)
+    dtype = getattr(pool, "store_dtype", None) or getattr(pool, "dtype", None)
+    return (
+        "failed" if error is not None else "ok",
+        type(tree).__name__ if tree is not None else None,
+        number(tree, "page_size") or number(scheduler, "page_size"),
+        bool(getattr(tree, "is_eagle", False)),
+        bool(getattr(scheduler, "enable_hicache_storage", False)),
+        text(dtype),
+        text(getattr(asked, "hicache_mem_layout", None)),
+        text(getattr(asked, "hicache_io_backend", None)),
+        None,
+    )
+
+
+def parent_ends(args: Args, kwargs: Kwargs) -> Any:
+    """The parent is about to end its schedulers in order: note it in its ledger, which the schedulers' readers look at."""
+    del args, kwargs
+    for spool in _bound:
+        spool.ledger.closed = True
+        spool.say_end(time.time_ns() // 1_000_000)

@@ -1,0 +1,40 @@
+"""How readers take an argument or an attribute of a foreign object."""
+
+from typing import Any
+
+from tracers.point import Args, Kwargs
+
+
+def argument(args: Args, kwargs: Kwargs, index: int, name: str, default: Any = None) -> Any:
+    """The argument NAME, given by position INDEX (0 is self) or by name."""
+    if name in kwargs:
+        return kwargs[name]
+    return args[index] if len(args) > index else default
+
+
+def whole(value: Any) -> int | None:
+    """VALUE as an int where it is a number, else None."""
+    return int(value) if isinstance(value, (int, float)) else None
+
+
+def number(thing: Any, name: str) -> int | None:
+    """A number that THING has under NAME, or None; a property that raises counts as none."""
+    return whole(getattr(thing, name, None))
+
+
+def text(value: Any) -> str | None:
+    """VALUE as a string, None stays None."""
+    return None if value is None else str(value)
+
+
+def free_tokens(allocator: Any) -> int | None:
+    """Free tokens of a pool (SGLang `available_size`: lengths of free lists, no device call)."""
+    size = getattr(allocator, "available_size", None)
+    return whole(size()) if callable(size) else None
+
+
+def outcome(error: BaseException | None, *, declined: bool = False) -> str:
+    """ok, failed or declined."""
+    if error is not None:
+        return "failed"
+    return "declined" if declined else "ok"
