@@ -58,7 +58,9 @@ def page(code: str) -> str:
     row = get(code)
     text = (resources.files("hicachectl.diagnosis") / "pages" / f"{row.id}.md").read_text(encoding="utf-8")
     title, _, body = text.partition("\n")
-    level = row.level if row.level_if_serving is None else f"{row.level} ({row.level_if_serving} while the backend serves)"
+    level = (
+        row.level if row.level_if_serving is None else f"{row.level} ({row.level_if_serving} while the backend serves)"
+    )
     return f"{title}\n\n*{level} - SGLang {row.versions} - {row.proof}*\n{body}"
 
 

@@ -11,10 +11,10 @@ ROWS: tuple[Code, ...] = (
         id="HC-X01",
         level="warning",
         versions=V23,
-        plain="buffer mode: the backlog of writes is full",
-        title="the backlog of {queued} writes is full: new ones are dropped",
+        plain="buffer mode: the backlog of writes is at its cap, and new writes are dropped",
+        title="the write backlog of {queued} tokens is at its cap: new writes are dropped",
         needs=_BUFFER,
-        next="hicachectl probe for the store's write bandwidth; a larger host buffer (--hicache-size)",
+        next="restart the engine, or flush it when idle: the cap is out of reach of load alone, the engine's books are wrong",
     ),
     Code(
         id="HC-X02",

@@ -37,7 +37,7 @@ ROWS: tuple[Code, ...] = (
         plain="no lookup: the suffix is shorter than the prefetch threshold",
         title="no lookup: a suffix of {tokens} tokens is below the threshold of {threshold}",
         needs=(v.PREFETCH_ENQUEUE,),
-        next='lower prefetch_threshold: --hicache-storage-backend-extra-config \'{"prefetch_threshold": 64}\'',
+        next="lower prefetch_threshold: --hicache-storage-backend-extra-config '{\"prefetch_threshold\": 64}'",
     ),
     Code(
         id="HC-R05",
@@ -119,7 +119,7 @@ ROWS: tuple[Code, ...] = (
         plain="fewer tokens found than the prefetch threshold: the prefetch was revoked",
         title="{hits} tokens found, the prefetch needs {threshold}",
         needs=(v.PREFETCH_LOOKUP,),
-        next='lower prefetch_threshold: --hicache-storage-backend-extra-config \'{"prefetch_threshold": 64}\'',
+        next="lower prefetch_threshold: --hicache-storage-backend-extra-config '{\"prefetch_threshold\": 64}'",
     ),
     Code(
         id="HC-R14",
@@ -230,7 +230,7 @@ ROWS: tuple[Code, ...] = (
         plain="the retries of this prefetch are used up or switched off",
         title="{attempts} retries of this prefetch are used up",
         needs=(v.PREFETCH_ENQUEUE, v.PREFETCH_FINISH),
-        next="look at the reason of the first attempt: hicachectl show --request RID",
+        next="act on the first attempt's reason (hicachectl show --request RID); --hicache-storage-prefetch-retry-max-attempts sets the number",
     ),
     Code(
         id="HC-R25",

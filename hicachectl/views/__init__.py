@@ -1,0 +1,1 @@
+"""What a person or a script reads: pure functions from data to text."""
