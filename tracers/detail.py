@@ -52,7 +52,7 @@ def as_words(tokens: Sequence[int]) -> "array[int]":
     """Tokens as 32-bit unsigned words; OverflowError for a token that does not fit."""
     words = array("I")
     for start in range(0, len(tokens), CHUNK):
-        words.extend(tokens[start : start + CHUNK])
+        words.extend(array("I", tokens[start : start + CHUNK]))
     return words
 
 

@@ -6,8 +6,9 @@ A target is wrapped when its module is imported by the engine itself: nothing is
 import importlib.machinery
 import importlib.util
 import inspect
+import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from types import ModuleType
 from typing import Any
@@ -20,7 +21,8 @@ from tracers.point import Point, Target
 class Installer(MetaPathFinder):
     """Wraps every target of its points, now or when its module comes in."""
 
-    def __init__(self, points: Iterable[Point], recorder: Recorder, ledger: Ledger) -> None:
+    def __init__(self, points: Iterable[Point], recorder: Recorder, ledger: Ledger, versions: Mapping[str, str]) -> None:
+        self.versions = versions
         self.rows: list[tuple[Point, Target]] = [(point, target) for point in points for target in point.targets]
         self.recorder = recorder
         self.ledger = ledger
@@ -35,7 +37,8 @@ class Installer(MetaPathFinder):
     def on(self) -> None:
         """Wrap what is imported already, and listen for the rest."""
         for point, target in self.rows:
-            self.ledger.land(point.id, target.path, WAITING)
+            if expected(target, self.versions):
+                self.ledger.land(point.id, target.path, WAITING)
         for name in self.modules:
             module = sys.modules.get(name)
             if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):
@@ -57,8 +60,13 @@ class Installer(MetaPathFinder):
                 try:
                     self._install(point, target, module)
                 except Exception as fault:  # noqa: BLE001 - an odd class must not break somebody's import
-                    self.ledger.land(point.id, target.path, CHANGED, f"{type(fault).__name__}: {fault}"[:160])
+                    self._land(point, target, CHANGED, f"{type(fault).__name__}: {fault}"[:160])
                     self.recorder.guard.fault(point.id, fault)
+
+    def _land(self, point: Point, target: Target, state: str, detail: str = "") -> None:
+        """Tell the ledger; a target that this version is known not to have is not missed."""
+        if state == INSTALLED or expected(target, self.versions):
+            self.ledger.land(point.id, target.path, state, detail)
 
     def _install(self, point: Point, target: Target, module: ModuleType) -> None:
         *path, name = target.qualname.split(".")
@@ -66,22 +74,22 @@ class Installer(MetaPathFinder):
         for part in path:
             owner = getattr(owner, part, None)
             if owner is None:
-                self.ledger.land(point.id, target.path, MISSING, f"{module.__name__} has no {target.qualname}")
+                self._land(point, target, MISSING, f"{module.__name__} has no {target.qualname}")
                 return
         raw = vars(owner).get(name)
         if raw is None:
-            self.ledger.land(point.id, target.path, MISSING, f"{'.'.join(path) or module.__name__} does not define {name}")
+            self._land(point, target, MISSING, f"{'.'.join(path) or module.__name__} does not define {name}")
             return
         kind = type(raw) if isinstance(raw, (classmethod, staticmethod)) else None
         original: Callable[..., Any] = raw.__func__ if kind else raw
         odd = changed(original, target.params)
         if odd:
-            self.ledger.land(point.id, target.path, CHANGED, odd)
+            self._land(point, target, CHANGED, odd)
             return
         wrapper: Any = wrap(point, original, self.recorder)
         setattr(owner, name, kind(wrapper) if kind else wrapper)
         self.undo.append((owner, name, raw))
-        self.ledger.land(point.id, target.path, INSTALLED)
+        self._land(point, target, INSTALLED)
 
     # -- MetaPathFinder --------------------------------------------------------------------------------------------
     def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
@@ -130,6 +138,20 @@ class Announcing(Loader):
         module.__loader__ = self.real
         self.real.exec_module(module)
         self.installer.arrived(module)
+
+
+def expected(target: Target, versions: Mapping[str, str]) -> bool:
+    """Whether the installed version should have TARGET; a version that cannot be read is taken for a new one."""
+    have = numbers(versions.get(target.package, ""))
+    if not have:
+        return not target.until
+    return numbers(target.since) <= have and (not target.until or have < numbers(target.until))
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """The leading numbers of a version: `0.3.11.post1` is (0, 3, 11)."""
+    found = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(int(part) for part in found.group().split(".")) if found else ()
 
 
 def changed(original: Any, params: tuple[str, ...]) -> str:

@@ -43,7 +43,7 @@ def _begin(asked: settings.Settings) -> None:
     recorder = Recorder(queue, Guard())
     ledger = Ledger(recorder)
     spool = Spool(asked, queue, ledger)
-    installer = Installer(ALL, recorder, ledger)
+    installer = Installer(ALL, recorder, ledger, spool.versions)
     read.process.bind(spool)
     installer.on()
     spool.start()
