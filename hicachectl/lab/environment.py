@@ -18,6 +18,8 @@ OTHER_STORES = (
 )
 """Settings that SGLang reads beside or before MOONCAKE_MASTER; left in place, they would send a lab run to the store that they name."""
 WITHOUT_GPU = {"SGLANG_USE_CPU_ENGINE": "1", "TRITON_INTERPRET": "1"}
+UNLESS_SET = {"TORCHDYNAMO_DISABLE": "1"}
+"""Without it, tensor parallelism compiles C++ at the first request, which takes half a minute and wants a compiler."""
 KERNELS = Path(__file__).parent / "stand_ins" / "kernels"
 """A folder for PYTHONPATH with the module `sgl_kernel`."""
 
@@ -27,7 +29,7 @@ def for_command(outer: Mapping[str, str], store: Mapping[str, str], model: Path)
     inner = {name: value for name, value in outer.items() if name not in OTHER_STORES}
     inner |= {**store, SWITCH: "1", MODEL: str(model)}
     if not gpu.present():
-        inner |= WITHOUT_GPU
+        inner = {**UNLESS_SET, **inner, **WITHOUT_GPU}
         if _kernels_refuse():
             inner["PYTHONPATH"] = ":".join(part for part in (str(KERNELS), outer.get("PYTHONPATH", "")) if part)
     return inner

@@ -1,0 +1,41 @@
+# Every target sets up what it needs, outside the checkout, and re-uses it the next time.
+# SGLANG=0.5.23 chooses the other pair of releases; PYTHON=... another interpreter (3.10 to 3.13).
+
+SGLANG ?= 0.5.14
+PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
+# The pairs that .ci/run tests.
+PAIRS := 0.5.14
+
+set_up = $(PYTHON) scripts/environment.py $(SGLANG)
+in_environment = bin=$$($(set_up)) && PATH="$$bin:$$PATH" &&
+
+.PHONY: help demo test test-slow env pairs clean
+
+help:
+	@echo 'make demo        run the main job: local store, real engine, four verdicts'
+	@echo 'make test        run the tests, but for the slow ones'
+	@echo 'make test-slow   run the slow tests'
+	@echo 'make env         set up; with make -s, stdout is the bin folder alone'
+	@echo 'make clean       remove what belongs to this checkout alone'
+	@echo 'SGLANG=0.5.23 chooses the other pair of releases for each of them.'
+
+demo:
+	@$(in_environment) hicachectl demo
+
+test:
+	@$(in_environment) python -m pytest -m 'not slow'
+
+# pytest ends with 5 where no test is slow: that is not a failure.
+test-slow:
+	@$(in_environment) { python -m pytest -m slow || [ $$? -eq 5 ]; }
+
+env:
+	@$(set_up)
+
+pairs:
+	@echo $(PAIRS)
+
+clean:
+	@$(set_up) --clean
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
