@@ -32,6 +32,8 @@ NEEDED_GB = 18
 """The base takes 11 GB; while it is installed, the downloaded wheels lie beside it."""
 RECIPE = "1"
 """Part of every key: raise it when the way an environment is built changes."""
+STEPS = ("Collecting ", "Downloading ", "Building ", "Installing ", "Get:", "Unpacking ", "Setting up ")
+"""How lines of pip and apt-get begin that say what is being done."""
 TELL_EVERY_S = 15.0
 SPOILERS = ("PYTHONPATH", "PYTHONHOME", "PIP_TARGET", "PIP_PREFIX", "PIP_USER", "VIRTUAL_ENV")
 """Settings of the caller that would make pip install somewhere else."""
@@ -227,7 +229,7 @@ def _run(command: Sequence[str], what: str) -> None:
             time.sleep(0.1)
             if time.monotonic() - told >= TELL_EVERY_S:
                 told = time.monotonic()
-                say(f"set-up: {_clock(told - start)}  {what}: {_last_line(log)}")
+                say(f"set-up: {_clock(told - start)}  {what}: {_at_work_on(log)}")
     if process.returncode != 0:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         say(tail)
@@ -255,9 +257,14 @@ def _scratch() -> Path:
     return folder
 
 
-def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").splitlines()
-    return lines[-1].strip()[:100] if lines else "started"
+def _at_work_on(log: Path) -> str:
+    """What pip or apt-get says that it is doing, at most 80 characters."""
+    steps = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip().startswith(STEPS)]
+    if not steps:
+        return "started"
+    if (listed := steps[-1].removeprefix("Installing collected packages: ")) != steps[-1]:
+        return f"unpacking {listed.count(',') + 1} packages, the longest part"
+    return steps[-1][:80]
 
 
 def _clock(seconds: float) -> str:

@@ -13,8 +13,9 @@ from hicachectl.exits import INTERRUPTED, UnreachableError
 from hicachectl.lab import environment, model, store
 from hicachectl.lab.keeping import Keeper
 
-PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-"""What reaches the lab alone reaches the command as well."""
+TO_GROUP = (signal.SIGINT, signal.SIGQUIT)
+TO_LEADER = (signal.SIGTERM, signal.SIGHUP)
+"""What reaches the lab alone reaches the command as well: keys all of its group, as a terminal does, the others the command itself."""
 PATIENCE_S = 30.0
 """How long the command may take to end after a signal before it is killed; an engine that drains its requests needs seconds."""
 
@@ -43,7 +44,7 @@ def _run_to_its_end(keeper: Keeper, argv: Sequence[str], env: dict[str, str]) ->
             raise UnreachableError(f"{argv[0]} cannot be started: {error}") from error
         target.append(pid)
         for number in received:  # what came while it was being started
-            _signal_group(pid, number)
+            _send(pid, number)
         code = _wait(keeper, pid, received, ours)
     if signal.SIGINT in received or code == -signal.SIGINT:
         return INTERRUPTED
@@ -58,21 +59,21 @@ def _wait(keeper: Keeper, pid: int, received: list[int], terminal: bool) -> int:
         if received and deadline == math.inf:
             deadline = time.monotonic() + PATIENCE_S
         elif time.monotonic() > deadline:
-            _signal_group(pid, signal.SIGKILL)
+            _send(pid, signal.SIGKILL)
     return code
 
 
 @contextmanager
 def _passed_on(received: list[int]) -> Iterator[list[int]]:
-    """Inside, signals go to the process groups in the list that is given out, and into RECEIVED."""
+    """Inside, signals go to the commands in the list that is given out, and into RECEIVED."""
     target: list[int] = []
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
         received.append(number)
-        for group in target:
-            _signal_group(group, number)
+        for pid in target:
+            _send(pid, number)
 
-    before = {number: signal.signal(number, pass_on) for number in PASSED_ON}
+    before = {number: signal.signal(number, pass_on) for number in (*TO_GROUP, *TO_LEADER)}
     try:
         yield target
     finally:
@@ -80,9 +81,12 @@ def _passed_on(received: list[int]) -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _signal_group(group: int, number: int) -> None:
+def _send(pid: int, number: int) -> None:
     with suppress(ProcessLookupError):
-        os.killpg(group, number)
+        if number in TO_LEADER:
+            os.kill(pid, number)
+        else:
+            os.killpg(pid, number)
 
 
 @contextmanager
@@ -115,4 +119,4 @@ def _stop_with_it(group: int) -> None:
     _take_terminal(os.getpgrp())
     os.kill(os.getpid(), signal.SIGSTOP)
     _take_terminal(group)
-    _signal_group(group, signal.SIGCONT)
+    _send(group, signal.SIGCONT)

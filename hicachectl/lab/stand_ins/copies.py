@@ -21,7 +21,7 @@ def transfer_kv_all_layer_direct_lf_pf(
             host[pages, layer] = src_ptrs[part * layers + layer][src_indices].reshape(len(pages), *host.shape[2:])
 
 
-def transfer_kv_per_layer_direct_pf_lf(  # noqa: PLR0917 - upstream's signature
+def transfer_kv_per_layer_direct_pf_lf(
     src_ptrs: list[Any], dst_ptrs: list[Any], src_indices: Any, dst_indices: Any, layer_id: int, page_size: int
 ) -> None:
     """Host to device: one layer of the pages of SRC_INDICES into the tokens DST_INDICES, part by part."""

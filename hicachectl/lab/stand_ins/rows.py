@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from hicachectl.lab.stand_ins import copies, device
+from hicachectl.release import Release
 
-Version = tuple[int, ...]
-ALWAYS: Version = (0,)
-NEVER: Version = (999,)
+ALWAYS = Release.of("0")
+NEVER = Release.of("999")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +18,8 @@ class Row:
     `make` turns what the name holds (None where the module lacks it, as it does on a machine without a GPU) into what it shall hold.
     """
 
-    since: Version
-    until: Version
+    since: Release
+    until: Release
     module: str
     name: str
     make: Callable[[Any], Any]
@@ -29,19 +29,21 @@ def _instead(stand_in: Any) -> Callable[[Any], Any]:
     return lambda _: stand_in
 
 
+_SPLIT = Release.of("0.5.15")
+"""From here on each kind of pool has a module of its own; 0.5.14 does not, 0.5.23 does, what lies between was not looked at."""
 _CACHE = "sglang.srt.mem_cache"
 _COPIES = (
     copies.transfer_kv_all_layer_direct_lf_pf,
     copies.transfer_kv_per_layer_direct_pf_lf,
     copies.transfer_kv_direct,
 )
-_COPYING: tuple[tuple[Version, Version, str], ...] = (
+_COPYING: tuple[tuple[Release, Release, str], ...] = (
     (ALWAYS, NEVER, "memory_pool_host"),
-    ((0, 5, 15), NEVER, "pool_host.mha"),
-    ((0, 5, 15), NEVER, "pool_host.mla"),
-    ((0, 5, 15), NEVER, "pool_host.mamba"),
-    ((0, 5, 15), NEVER, "pool_host.dsa"),
-    ((0, 5, 15), NEVER, "pool_host.unified"),
+    (_SPLIT, NEVER, "pool_host.mha"),
+    (_SPLIT, NEVER, "pool_host.mla"),
+    (_SPLIT, NEVER, "pool_host.mamba"),
+    (_SPLIT, NEVER, "pool_host.dsa"),
+    (_SPLIT, NEVER, "pool_host.unified"),
 )
 _PINNING = ("_cuda_host_register", "_cuda_host_unregister")
 _STREAMING = (
@@ -50,7 +52,7 @@ _STREAMING = (
     f"{_CACHE}.l2_transfer",
 )
 
-_KERNELS_REFUSE_SINCE: Version = (0, 5, 15)
+_KERNELS_REFUSE = Release.of("0.5.15")
 
 ROWS: tuple[Row, ...] = (
     *(
@@ -73,15 +75,10 @@ ROWS: tuple[Row, ...] = (
 
 def for_version(version: str) -> tuple[Row, ...]:
     """The rows of SGLang VERSION (`0.5.14`, `0.5.14.post1`)."""
-    number = _number(version)
-    return tuple(row for row in ROWS if row.since <= number < row.until)
+    release = Release.of(version)
+    return tuple(row for row in ROWS if row.since <= release < row.until)
 
 
 def kernels_refuse(version: str) -> bool:
     """Whether the `sgl_kernel` of SGLang VERSION wants libcuda.so.1 to be imported; that of 0.5.14 does not, that of 0.5.23 does."""
-    return _number(version) >= _KERNELS_REFUSE_SINCE
-
-
-def _number(version: str) -> Version:
-    parts = version.split("+", maxsplit=1)[0].split(".")[:3]
-    return tuple(int("".join(char for char in part if char.isdigit()) or 0) for part in parts)
+    return Release.of(version) >= _KERNELS_REFUSE

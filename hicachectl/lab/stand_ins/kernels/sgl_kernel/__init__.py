@@ -12,7 +12,9 @@ def __getattr__(name: str) -> Callable[..., Any]:
         raise AttributeError(f"the lab's stand-in for sgl_kernel has no {name}: it needs a GPU")
 
     def refused(*_: Any, **__: Any) -> NoReturn:
-        raise NotImplementedError(f"sgl_kernel.{name} is not in the lab: its CUDA wheel cannot be imported without a GPU")
+        raise NotImplementedError(
+            f"sgl_kernel.{name} is not in the lab: its CUDA wheel cannot be imported without a GPU"
+        )
 
     refused.__name__ = name
     return refused
