@@ -121,12 +121,15 @@ def keep(count: int) -> list[Path]:
 
 
 def keep_below(limit: int | None = None) -> list[Path]:
-    """Remove the oldest recordings until the home folder is below LIMIT bytes; what is being written stays. Returns what went."""
+    """Remove the oldest recordings until the home folder is below LIMIT bytes. Returns what went.
+
+    The newest stays, whatever its size, and so does what is being written.
+    """
     limit = bound() if limit is None else limit
     runs = list_runs()
     size = sum(run.bytes for run in runs)
     gone = []
-    for run in runs:
+    for run in runs[:-1]:
         if size <= limit:
             break
         if not is_being_written(run):

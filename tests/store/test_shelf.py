@@ -75,7 +75,7 @@ def test_the_oldest_go_first_until_the_home_folder_is_below_its_bound(home: Path
 
 
 def test_a_recording_that_is_being_written_is_never_removed_for_space(home: Path) -> None:
-    """An open ledger whose process lives, or that was written just now from elsewhere, protects its recording."""
+    """An open ledger whose process lives, or that was written just now from elsewhere, protects its recording; so does being the newest."""
     make(home / "1", closed=False, host=os.uname().nodename, pid=os.getpid(), age_s=9999)
     make(home / "2", closed=False, host="elsewhere")
     make(home / "3", closed=False, host="elsewhere", age_s=9999)
@@ -85,6 +85,7 @@ def test_a_recording_that_is_being_written_is_never_removed_for_space(home: Path
         mine.read_text().replace(f'"start_ms": {EPOCH_MS - 1000}', f'"start_ms": {int(time.time() * 1000)}')
     )
     os.utime(mine, (1, 1))
+    make(home / "5")
     assert [path.name for path in shelf.keep_below(0)] == ["3", "4"]
     with pytest.raises(UsageError, match="being written"):
         store.delete("1")

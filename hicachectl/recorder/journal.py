@@ -1,0 +1,115 @@
+"""What `trace` itself adds to a recording: spans of its own process, and its ledger."""
+
+import hashlib
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hicachectl import __version__
+from tracers import vocabulary as v
+
+LARGEST_SPANS = 64 << 20
+"""Bytes that the samples of one recording may take; at a kilobyte each this is most of a day in which something changes every second."""
+
+
+class Journal:
+    """Spans and ledger of this process, in the folder of a recording; safe to use from several threads."""
+
+    def __init__(self, folder: Path) -> None:
+        self.host = os.uname().nodename
+        self.pid = os.getpid()
+        self.start_ms = time.time_ns() // 1_000_000
+        self.engine = f"{self.host}:{self.pid}:{self.start_ms}"
+        self.written = 0
+        self.dropped = 0
+        self._faults: list[str] = []
+        stem = f"{self.host.replace('/', '_')}-{self.pid}-{self.start_ms}"
+        self._spans = folder / f"spans-{stem}.jsonl"
+        self._ledger = folder / f"ledger-{stem}.json"
+        self._size = 0
+        self._lock = threading.Lock()
+        self.save(closed=False)
+
+    def span(self, name: str, start_ns: int, end_ns: int, attributes: Mapping[str, Any]) -> None:
+        """Write one span; one that cannot be written, or is beyond the bound, is counted as dropped."""
+        line = self._line(name, start_ns, end_ns, attributes)
+        with self._lock:
+            if self._size + len(line) > LARGEST_SPANS:
+                self.dropped += 1
+                return
+            try:
+                with self._spans.open("ab") as stream:
+                    stream.write(line)
+            except OSError:
+                self.dropped += 1
+                return
+            self._size += len(line)
+            self.written += 1
+
+    def fault(self, text: str) -> None:
+        """Remember, once, what went wrong."""
+        with self._lock:
+            if text not in self._faults and len(self._faults) < 20:
+                self._faults.append(text)
+
+    def save(self, *, closed: bool) -> None:
+        """Replace the ledger in one step; a folder that was taken away meanwhile is not an error."""
+        document = {
+            "recording_version": v.RECORDING_VERSION,
+            "engine": self.engine,
+            "host": self.host,
+            "pid": self.pid,
+            "ppid": os.getppid(),
+            "start_ms": self.start_ms,
+            "seen_ms": time.time_ns() // 1_000_000,
+            "ended_ms": None,
+            "versions": {"python": sys.version.split()[0], "hicachectl": __version__},
+            "scheduler": False,
+            "points": [],
+            "dropped": self.dropped,
+            "written": self.written,
+            "detail_dropped": 0,
+            "closed": closed,
+            "faults": list(self._faults),
+        }
+        temporary = self._ledger.with_suffix(".tmp")
+        try:
+            temporary.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+            temporary.replace(self._ledger)
+        except OSError:
+            return
+
+    def _line(self, name: str, start_ns: int, end_ns: int, attributes: Mapping[str, Any]) -> bytes:
+        thread = threading.current_thread()
+        carried = {"thread.id": threading.get_native_id(), "thread.name": thread.name, **attributes}
+        span = {
+            "traceId": hashlib.sha256(self.engine.encode()).hexdigest()[:32],
+            "spanId": os.urandom(8).hex(),
+            "name": name,
+            "kind": 1,
+            "startTimeUnixNano": str(start_ns),
+            "endTimeUnixNano": str(end_ns),
+            "attributes": _pairs(carried),
+        }
+        resource = {
+            v.R_SERVICE: "hicachectl",
+            v.R_HOST: self.host,
+            v.R_PID: self.pid,
+            v.R_ENGINE: self.engine,
+            v.R_VERSION: v.RECORDING_VERSION,
+        }
+        scope = {"scope": {"name": v.R_SCOPE, "version": __version__}, "spans": [span]}
+        group = {"resource": {"attributes": _pairs(resource)}, "scopeSpans": [scope]}
+        return json.dumps({"resourceSpans": [group]}, separators=(",", ":")).encode() + b"\n"
+
+
+def _pairs(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {"key": key, "value": {"intValue": str(value)} if isinstance(value, int) else {"stringValue": str(value)}}
+        for key, value in values.items()
+    ]

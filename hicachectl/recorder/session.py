@@ -1,0 +1,142 @@
+"""One recording from start to end: COMMAND, the tail of what it writes, the samples beside it."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hicachectl.exits import UnreachableError, UsageError
+from hicachectl.recorder import folder as folders
+from hicachectl.recorder import interpreter, sampling
+from hicachectl.recorder.child import Child
+from hicachectl.recorder.interpreter import Plugin
+from hicachectl.recorder.journal import Journal
+from hicachectl.recorder.screen import Screen
+from hicachectl.recorder.summary import Summary
+from hicachectl.store import Tail, shelf
+
+TICK_S = 1.0
+_HOUSEKEEPING_TICKS = 60
+_LAST_LOOKS = 1000
+"""How often the tail is read at the end, so that the last summary is of all that was written."""
+
+Count = Callable[[Path], "int | None"]
+"""Findings in a recording, None where they cannot be counted now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a recording ended."""
+
+    code: int
+    """COMMAND's own exit code, 128+n for signal n."""
+    folder: Path
+    summary: Summary
+    swept: int
+    """Processes that COMMAND left behind and that were stopped."""
+    checked: Plugin
+
+
+def environment(outer: Mapping[str, str], folder: Path, otlp: str | None) -> dict[str, str]:
+    """COMMAND's environment: OUTER with the tracers switched on, and a collector where one is named."""
+    return {**outer, "HICACHECTL_TRACE": str(folder), **(collector(otlp) if otlp else {})}
+
+
+def collector(url: str) -> dict[str, str]:
+    """OpenTelemetry's variables for URL: grpc://HOST:4317 or http://HOST:4318 (and grpcs://, https://); UsageError otherwise."""
+    scheme, found, rest = url.partition("://")
+    protocols = {"grpc": "http", "grpcs": "https", "http": "http", "https": "https"}
+    if not found or scheme not in protocols or not rest.strip("/"):
+        raise UsageError(f"--otlp {url}: expected grpc://HOST:4317 or http://HOST:4318")
+    protocol = "grpc" if scheme.startswith("grpc") else "http/protobuf"
+    return {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": f"{protocols[scheme]}://{rest}",
+        "OTEL_EXPORTER_OTLP_PROTOCOL": protocol,
+    }
+
+
+def check(command: Sequence[str], env: Mapping[str, str]) -> Plugin:
+    """Whether the plugin will be loaded under COMMAND; UnreachableError where it certainly will not."""
+    found = interpreter.of(command, env)
+    state = interpreter.plugin(found)
+    if found is not None and state is Plugin.absent:
+        raise UnreachableError(
+            f"{found.path} has no hicachectl plugin, so nothing would be recorded: install it with `{found.path} -m pip install hicachectl`"
+        )
+    if found is not None and state is Plugin.excluded:
+        allowed = found.env.get("SGLANG_PLUGINS", "")
+        raise UnreachableError(
+            f"SGLANG_PLUGINS={allowed} leaves hicachectl out, so nothing would be recorded: set SGLANG_PLUGINS={allowed},hicachectl"
+        )
+    return state
+
+
+def record(
+    command: Sequence[str], *, run: Path | None, otlp: str | None, screen: Screen, count: Count | None
+) -> Outcome:
+    """Run COMMAND with the tracers on and return when it has ended; its recording is in RUN or in a new folder under home."""
+    checked = check(command, {**os.environ, **(collector(otlp) if otlp else {})})
+    shelf.keep_below()
+    folder = folders.make(run)
+    env = environment(os.environ, folder, otlp)
+    try:
+        folders.claim(folder, command)
+        journal = Journal(folder)
+        child = Child.start(command, env)
+    except UnreachableError:
+        folders.drop(folder)
+        raise
+    watch = _Watch(folder, env, journal, screen, count)
+    try:
+        code = child.wait(watch.tick, TICK_S, screen.release)
+    finally:
+        watch.close()
+    shelf.keep_below()
+    return Outcome(code, folder, watch.summary, child.swept, checked)
+
+
+class _Watch:
+    """Looks at the recording about once a second."""
+
+    def __init__(
+        self, folder: Path, env: Mapping[str, str], journal: Journal, screen: Screen, count: Count | None
+    ) -> None:
+        self.summary = Summary()
+        self._folder = folder
+        self._env = env
+        self._journal = journal
+        self._screen = screen
+        self._count = count
+        self._tail = Tail(folder)
+        self._ticks = 0
+        self._sampler = sampling.Sampler(journal)
+        named = sampling.master_of(env)
+        self._sampler.add([named] if named else [])
+
+    def tick(self) -> None:
+        """Take in what is new, and show it."""
+        self._ticks += 1
+        self._look()
+        self._journal.save(closed=False)
+        if self.summary.engines:
+            if self._count is not None:
+                self.summary.findings = self._count(self._folder)
+            self._screen.show(self.summary)
+        if self._ticks % _HOUSEKEEPING_TICKS == 0:
+            shelf.keep_below()
+
+    def close(self) -> None:
+        """Take in the rest, and close what this process wrote."""
+        self._screen.release()
+        self._sampler.stop()
+        self._look()
+        for _ in range(_LAST_LOOKS):
+            if not self._tail.behind():
+                break
+            self._look()
+        self._journal.save(closed=True)
+
+    def _look(self) -> None:
+        spans = self._tail.look()
+        self.summary.add(spans, self._tail.resources)
+        self._sampler.add(sampling.masters_in(spans, self._env))
