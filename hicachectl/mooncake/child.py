@@ -1,7 +1,7 @@
 """The native client in a process of its own: reads requests, calls the store, answers with codes and seconds.
 
-Run as a script by `client.Session`, never imported by a command: an abort, a segmentation fault or a log line of the native library
-ends here. Imports the standard library alone until `setup` asks for the client library, so that any Python can run it.
+Run as a script by `client.Session`: an abort, a segmentation fault or a log line of the native library ends here. Imports the standard
+library alone until the client library is asked for, so that any Python can run it, and a command can import its constants.
 
 A request is one JSON line on stdin: `{"call": NAME, ...}`; the answer is one JSON line on the stdout the process was started with.
 When stdin ends before `close`, the parent is gone: the keys that this process wrote are removed, and it exits.
@@ -27,7 +27,8 @@ if sys.path and Path(sys.path[0]).resolve() == Path(__file__).resolve().parent:
     del sys.path[0]
 
 WHEELS = ("mooncake-transfer-engine", "mooncake-transfer-engine-non-cuda", "mooncake-transfer-engine-cuda13")
-ORPHAN_GRACE_S = 15.0
+ORPHAN_GRACE_S = 90.0
+"""How long a process without parent may wait for its call: the library itself gives up a transfer after 60 s."""
 PATTERN_BYTES = 1 << 20
 GONE = frozenset({0, -704})
 """Codes of a removal after which the key is not there."""

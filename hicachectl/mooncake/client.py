@@ -25,10 +25,14 @@ CLOSE_TIMEOUT_S = 10.0
 LOCAL_BUFFER = 16 << 20
 """What SGLang gives its own client (`DEFAULT_LOCAL_BUFFER_SIZE`, mooncake_store.py); only `put` and `get` of bytes need it."""
 EXIST_BATCH = 8192
+FINISH_S = 2.0
+WRITES = frozenset({"put", "put_blank", "put_tensor", "batch_put_from", "batch_put_from_multi_buffers", "bare"})
+"""Calls of the child that put objects."""
 LOG_LINES = 12
 
 _CHILD = Path(__file__).with_name("child.py")
 _TROUBLE = re.compile(r"^[EFW]\d{4} ")
+_VARYING = re.compile(r"[\w-]*\d[\w-]*")
 _OVERRIDES = {"MC_LOG_LEVEL": "INFO"}
 _WITHHELD = ("MC_LOG_DIR", "GLOG_log_dir", "GLOG_minloglevel", "PYTHONSTARTUP")
 """Where the library would otherwise log to a file, or not say which transport it installed."""
@@ -46,6 +50,11 @@ class ClientSettings:
     segment_size: int = 0
     local_buffer: int = LOCAL_BUFFER
     tenant_id: str = ""
+
+    @staticmethod
+    def staging(object_size: int) -> int:
+        """Bytes of `local_buffer` for objects of this size: `put` and `get` of bytes copy through it."""
+        return max(LOCAL_BUFFER, 2 * object_size + (1 << 20))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +121,8 @@ class Session:
     _process: subprocess.Popen[bytes]
     _log: IO[bytes]
     dead: bool = False
+    unfinished: int | None = None
+    """The process that still waits for a put of its own; it removes its objects and ends by itself."""
     _pending: bytearray = field(default_factory=bytearray)
 
     @classmethod
@@ -132,7 +143,7 @@ class Session:
         reply = self._ask("about", LOAD_TIMEOUT_S, {})
         return About(reply["release"], frozenset(reply["methods"]), reply["torch"])
 
-    def setup(self) -> Answer:
+    def setup(self, timeout: float | None = None) -> Answer:
         """Connect to the store: 0, or the negative code of what failed."""
         chosen = self.settings
         arguments = [
@@ -145,7 +156,7 @@ class Session:
             chosen.master_server_address,
         ]
         extra = {"tenant_id": chosen.tenant_id} if chosen.tenant_id else {}
-        return self.call("setup", arguments=arguments, extra=extra)
+        return self.call("setup", timeout=timeout, arguments=arguments, extra=extra)
 
     def health(self) -> int:
         """The client's own view: 0 healthy, 1 not set up, 2 master unreachable."""
@@ -209,10 +220,14 @@ class Session:
         return os.pread(self._log.fileno(), min(size, 4 << 20), max(0, size - (4 << 20))).decode(errors="replace")
 
     def trouble(self) -> list[str]:
-        """The last warnings and errors of the native library's log, harmless to a terminal."""
-        return [one_line(line) for line in self.log().splitlines() if _TROUBLE.match(line) and not _harmless(line)][
-            -LOG_LINES:
-        ]
+        """The last warnings and errors of the native library's log, each kind once, harmless to a terminal."""
+        kinds: dict[str, str] = {}
+        for line in self.log().splitlines():
+            if _TROUBLE.match(line) and not _harmless(line):
+                kind = _VARYING.sub("", line.partition("] ")[2])
+                kinds.pop(kind, None)
+                kinds[kind] = one_line(line)
+        return list(kinds.values())[-LOG_LINES:]
 
     def transport(self) -> str:
         """The transport that the library really installed, by its own log: `tcp`, `rdma`, or empty where it does not say."""
@@ -229,9 +244,12 @@ class Session:
             reply: dict[str, Any] = json.loads(self._line(name, timeout))
         except BrokenPipeError:
             raise self._died(name) from None
+        except StoreTimeoutError:
+            self._end(finish=name in WRITES)
+            raise
         except BaseException:
             # Whoever is interrupted between a request and its answer could take that answer for the next one's.
-            self._end()
+            self._end(finish=True)
             raise
         if "error" in reply:
             raise StoreRefusedError(_why_refused(name, reply))
@@ -255,24 +273,35 @@ class Session:
 
     def _died(self, name: str) -> StoreDiedError:
         self._end()
-        code = self._process.returncode
+        code = self._process.returncode or 0
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         said = self.trouble()
         return StoreDiedError(
             f"the native client ended with {how} in {name}" + (f"; its last words: {said[-1]}" if said else "")
         )
 
-    def _end(self) -> None:
-        """End the child for good: it had its chance to close, and a native call that hangs answers no other signal."""
+    def _end(self, *, finish: bool = False) -> None:
+        """End the session. A child that hangs is killed, for it answers no other signal, unless it is to FINISH.
+
+        A put that is killed on its way leaves an object that nobody can remove for minutes. So that child is left alone without a
+        parent: when its call returns (after 60 s at most, `child.ORPHAN_GRACE_S`) it removes what it wrote, and ends.
+        """
+        if self.dead:
+            return
         self.dead = True
         process = self._process
         for pipe in (process.stdin, process.stdout):
             with suppress(BrokenPipeError):
                 if pipe is not None:
                     pipe.close()
-        if process.poll() is None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+        if finish:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(FINISH_S)
+                return
+            self.unfinished = process.pid
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 

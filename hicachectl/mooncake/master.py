@@ -180,7 +180,9 @@ def query_key(base: str, key: str, timeout: float = DEFAULT_TIMEOUT_S) -> list[C
         if b"OBJECT_NOT_FOUND" not in response.content:
             raise BadInputError(f"{base}/query_key: no such page; is this a Mooncake master's admin port?")
         return None
-    return [_copy(_mapping(base, "/query_key", line.encode())) for line in _lines(response.text)]
+    answers = [_mapping(base, "/query_key", line.encode()) for line in _lines(response.text)]
+    # 0.3.12 and later wrap the copies in one object; before, each copy was a line of its own.
+    return [_copy(value) for answer in answers for value in answer.get("data", [answer])]
 
 
 def batch_query_keys(
@@ -208,10 +210,12 @@ def batch_query_keys(
 
 def sample(base: str, timeout: float = DEFAULT_TIMEOUT_S) -> dict[str, int | float]:
     """The counters that a recording samples: SAMPLED of `/metrics`, and `segments`, a count. Takes no lease, counts as no hit."""
-    values = metrics(base, timeout)
-    counted: dict[str, int | float] = {row.name: sum(values.get(name, 0) for name in row.metrics) for row in SAMPLED}
-    counted["segments"] = len(segments(base, timeout))
-    return counted
+    return sampled(metrics(base, timeout)) | {"segments": len(segments(base, timeout))}
+
+
+def sampled(values: Mapping[str, int | float]) -> dict[str, int | float]:
+    """SAMPLED of what `metrics` returned; a metric that this release lacks counts as 0."""
+    return {row.name: sum(values.get(name, 0) for name in row.metrics) for row in SAMPLED}
 
 
 def operations(values: Mapping[str, int | float]) -> dict[str, tuple[int, int]]:

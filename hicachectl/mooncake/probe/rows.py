@@ -1,0 +1,135 @@
+"""The steps of a probe, one row a call, in stages that the interpreter runs in turn."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Keys(str, Enum):
+    """Which own keys a row's call gets."""
+
+    none = "none"
+    one = "one"
+    pages = "pages"
+    """One a page: K and V lie in one object of two parts."""
+    parts = "parts"
+    """Two a page: K and V are objects of their own, as MooncakeStore writes them."""
+
+
+class Expect(str, Enum):
+    """What every code of an answer has to be for the step to be right."""
+
+    zero = "0"
+    yes = "1"
+    no = "0, not there"
+    size = "the object's bytes, equal to what was put"
+    missing = "-704"
+    refused = "-600"
+
+
+class Needs(str, Enum):
+    """What must be there for a row to be run at all; where it is not, the step is left out."""
+
+    nothing = "nothing"
+    multi_buffers = "batch_put_from_multi_buffers"
+    tensors = "put_tensor"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One call. Rows that share a step's name are one step. `shown` false: what the steps need, reported only when it fails."""
+
+    step: str
+    call: str
+    expect: Expect = Expect.zero
+    keys: Keys = Keys.none
+    family: str = ""
+    objects_of: int = 0
+    """Bytes of an object where the row fixes them; 0: --size, twice that for an object of a whole page."""
+    elements: int | None = None
+    shown: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Rows that belong together: a bad answer ends the stage, and its keys are removed at the end of each round."""
+
+    name: str
+    rows: tuple[Row, ...]
+    repeated: bool = False
+    writes: bool = True
+    needs: Needs = Needs.nothing
+    benched: bool = False
+    """With --bench, each round is followed by the same calls in a bare loop."""
+
+
+WARM_UP_BYTES = 4096
+TENSOR_ELEMENTS = 4096
+
+CONNECT = Stage("connect", (Row("setup", "setup"),), writes=False)
+
+STAGES: tuple[Stage, ...] = (
+    Stage("buffers", (Row("register", "arena_of"),), writes=False),
+    Stage(
+        "missing",
+        (
+            Row("exists_missing", "is_exist", Expect.no, Keys.one, "missing"),
+            Row("get_missing", "get_into", Expect.missing, Keys.one, "missing"),
+        ),
+        writes=False,
+    ),
+    Stage(
+        "warm_up",
+        (
+            Row("warm_up", "put", Expect.zero, Keys.one, "warm-up", WARM_UP_BYTES),
+            Row("warm_up", "is_exist", Expect.yes, Keys.one, "warm-up", WARM_UP_BYTES),
+            Row("warm_up", "get", Expect.size, Keys.one, "warm-up", WARM_UP_BYTES),
+        ),
+    ),
+    Stage(
+        "single",
+        (
+            Row("put", "put", Expect.zero, Keys.one, "one"),
+            Row("exists", "is_exist", Expect.yes, Keys.one, "one"),
+            Row("get_into", "get_into", Expect.size, Keys.one, "one"),
+        ),
+        repeated=True,
+    ),
+    Stage(
+        "existing",
+        (
+            Row("put_existing", "put", Expect.zero, Keys.one, "again", WARM_UP_BYTES),
+            Row("put_existing", "put_blank", Expect.zero, Keys.one, "again", WARM_UP_BYTES),
+            Row("put_existing", "get", Expect.size, Keys.one, "again", WARM_UP_BYTES),
+        ),
+    ),
+    Stage(
+        "pages",
+        (
+            Row("batch_put", "batch_put_from", Expect.zero, Keys.parts, "page"),
+            Row("batch_exists", "batch_is_exist", Expect.yes, Keys.parts, "page"),
+            Row("batch_get", "batch_get_into", Expect.size, Keys.parts, "page"),
+        ),
+        repeated=True,
+        benched=True,
+    ),
+    Stage(
+        "multi_buffers",
+        (
+            Row("multi_put", "batch_put_from_multi_buffers", Expect.zero, Keys.pages, "multi"),
+            Row("multi_get", "batch_get_into_multi_buffers", Expect.size, Keys.pages, "multi"),
+        ),
+        repeated=True,
+        needs=Needs.multi_buffers,
+    ),
+    Stage(
+        "tensors",
+        (
+            Row("load_torch", "load_torch", shown=False),
+            Row("tensor_put", "put_tensor", Expect.zero, Keys.one, "tensor", elements=TENSOR_ELEMENTS),
+            Row("tensor_get", "get_tensor", Expect.zero, Keys.one, "tensor", elements=TENSOR_ELEMENTS),
+            Row("tensor_empty", "put_tensor", Expect.refused, Keys.one, "empty", elements=0),
+        ),
+        needs=Needs.tensors,
+    ),
+)
+"""After CONNECT, in this order: what only reads comes first, so that a store that takes no put is still asked."""

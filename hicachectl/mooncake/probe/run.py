@@ -1,0 +1,346 @@
+"""The one interpreter of the steps' rows, and the order of a whole probe."""
+
+import socket
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from hicachectl.exits import BadInputError, UnreachableError
+from hicachectl.mooncake import master
+from hicachectl.mooncake.child import GONE
+from hicachectl.mooncake.client import (
+    LOAD_TIMEOUT_S,
+    WRITES,
+    About,
+    Answer,
+    Session,
+    StoreDiedError,
+    StoreRefusedError,
+    StoreTimeoutError,
+)
+from hicachectl.mooncake.probe import effects, guard, stories
+from hicachectl.mooncake.probe.admin import Admin, Watch, locate
+from hicachectl.mooncake.probe.measure import MOVING, Measure
+from hicachectl.mooncake.probe.plan import Plan
+from hicachectl.mooncake.probe.report import Bench, NotRun, Report, StepResult
+from hicachectl.mooncake.probe.rows import CONNECT, STAGES, Expect, Keys, Needs, Row, Stage
+
+Tick = Callable[[str, int, int], None]
+"""Told before each call: the step, calls done, calls in all."""
+
+REMOVE = Row("remove", "remove")
+BARE = Row("bare", "bare", Expect.zero, Keys.parts, "bare")
+NO_CONNECTION = "Is the master up, and is this its RPC address? (The client itself would try for 90 s.)"
+SLOW_BUT_NO_STORE_CALL = frozenset({"arena_of", "load_torch"})
+
+
+def probe(plan: Plan, tick: Tick = lambda _step, _done, _total: None) -> Report:
+    """Run every step against the store; whatever happens, the own keys are removed or listed as left behind.
+
+    BadInputError for an address that is none, UnreachableError where the client library is missing or its process cannot be started.
+    """
+    began = time.monotonic()
+    watch = Watch(_admin(plan), min(master.DEFAULT_TIMEOUT_S, plan.timeout / 3))
+    report = Report(store=effects.described(plan, watch))
+    try:
+        _reach(plan.settings.master_server_address, plan.timeout)
+    except UnreachableError as error:
+        report.steps.append(Measure("setup", Expect.zero).unanswered("NO_CONNECTION", str(error), NO_CONNECTION))
+        return report
+    before = effects.first_look(watch, report)
+    run = Run(plan, watch, report, tick)
+    try:
+        with Session.open(plan.settings, plan.timeout) as session:
+            Interpreter(run, session, spent=time.monotonic() - began).everything()
+    finally:
+        run.clean_up()
+    effects.last_look(plan, watch, report, before)
+    return report
+
+
+@dataclass(slots=True)
+class Run:
+    """What outlives a session: the report, and the own keys that may lie in the store."""
+
+    plan: Plan
+    watch: Watch
+    report: Report
+    tick: Tick
+    written: set[str] = field(default_factory=set)
+
+    def gone(self, keys: Sequence[str], codes: Sequence[int]) -> None:
+        """Forget the keys that a removal did not find any more, or took away."""
+        self.written -= {key for key, code in zip(keys, codes, strict=True) if code in GONE}
+
+    def clean_up(self) -> None:
+        """Remove what a session that ended early left, with a fresh one; what stays is listed."""
+        keys = sorted(self.written)
+        if keys:
+            with suppress(UnreachableError), Session.open(self.plan.settings, self.plan.timeout) as session:
+                session.about()
+                if session.setup().codes == (0,):
+                    self.gone(keys, session.remove(keys).codes)
+        self.report.left_behind = sorted(self.written)
+
+
+@dataclass(slots=True)
+class Interpreter:
+    """Runs the stages' rows through one session."""
+
+    run: Run
+    session: Session
+    spent: float
+    """Seconds of the time-out that went into looking for the master, which set-up may not take again."""
+    over: str = ""
+    """Why no further call is made, empty while all is well."""
+    no_put: str = ""
+    """Why no further put is made."""
+    release: str = ""
+    done: int = 0
+    total: int = 0
+    measures: dict[str, Measure] = field(default_factory=dict)
+    """The steps of the present stage."""
+    failed: dict[str, StepResult] = field(default_factory=dict)
+    removal: Measure = field(default_factory=lambda: Measure(REMOVE.step, REMOVE.expect))
+    bare: dict[str, list[float]] = field(default_factory=lambda: {"batch_put": [], "batch_get": []})
+    """Seconds of the yardstick's calls, by the step that they are compared with."""
+    fastest: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def plan(self) -> Plan:
+        """What is to be done."""
+        return self.run.plan
+
+    def everything(self) -> None:
+        """All stages in turn, then close."""
+        about = self.session.about()
+        self.release = self.run.report.store["client"]["release"] = about.release
+        stages = [stage for stage in STAGES if _can(stage, about, self.plan)]
+        self.total = 1 + sum(len(stage.rows) * self.plan.rounds(stage) for stage in stages)
+        self._stage(CONNECT)
+        effects.transport(self.plan, self.session, self.run.report)
+        self.run.report.connected = not self.over
+        if not self.over:
+            self._guard()
+        for stage in stages:
+            self._stage(stage)
+        self._finish()
+
+    def _guard(self) -> None:
+        """Decide once, after set-up (a segment of our own counts), whether anything may be put."""
+        watch, wanted, watermark = self.run.watch, self.plan.batch_bytes, effects.watermark(self.plan, self.run.watch)
+        decision = guard.decide(watch.sample(), wanted, watermark, watch.problem)
+        self.run.report.store["guard"] = guard.described(decision, wanted, watermark)
+        if not decision.may_put:
+            self.no_put = "nothing was put"
+            self.run.report.steps.append(Measure("put", Expect.zero).unanswered("NOT_PUT", decision.why, decision.next))
+
+    def _stage(self, stage: Stage) -> None:
+        """Run a stage's rounds; its steps go into the report, right or not, and what is not run says why."""
+        report = self.run.report
+        names = list(dict.fromkeys(row.step for row in stage.rows if row.shown))
+        if self.over and not report.connected:
+            return
+        if why := self.over or (self.no_put if stage.writes else ""):
+            there = {step.name for step in report.steps}
+            report.not_run += [NotRun(name, why) for name in names if name not in there]
+            return
+        self.measures = {row.step: Measure(row.step, row.expect) for row in reversed(stage.rows)}
+        self.failed = {}
+        for turn in range(self.plan.rounds(stage)):
+            if not self._round(stage, turn):
+                break
+        finished = {name: self.measures[name].result() for name in names if self.measures[name].seconds}
+        report.steps += (finished | self.failed).values()
+        self.fastest |= {
+            name: min(measure.seconds)
+            for name, measure in self.measures.items()
+            if name in self.bare and measure.seconds
+        }
+        report.not_run += [
+            NotRun(name, f"{next(iter(self.failed))} failed") for name in names if name not in finished | self.failed
+        ]
+
+    def _round(self, stage: Stage, turn: int) -> bool:
+        """One pass over the stage's rows, then the removal of its keys; False ends the stage."""
+        rows = (self._row(stage, row, turn) for row in stage.rows)
+        if stage.benched and self.plan.bench:
+            # Each comes first every other time, so that neither always finds the caches as the other left them.
+            right = (self._bare(turn) and all(rows)) if turn % 2 else (all(rows) and self._bare(turn))
+        else:
+            right = all(rows)
+        if self.run.written and not self.session.dead:
+            self._remove()
+        return right and not self.over
+
+    def _row(self, stage: Stage, row: Row, turn: int) -> bool:
+        """One call; a bad answer is told with the story of its situation."""
+        self.run.tick(row.step, self.done, self.total)
+        self.done += 1
+        keys, size, measure = self.plan.keys(row, turn), self.plan.object_bytes(row), self.measures[row.step]
+        answer = self._call(row, keys, measure)
+        if answer is None:
+            return False
+        if measure.add(answer, row.expect, size, moves=row.call in MOVING):
+            return True
+        right = size if row.expect is Expect.size else None
+        code = next(
+            (code for code in answer.codes if code < 0), next((code for code in answer.codes if code != right), 0)
+        )
+        self._went_wrong(stage, row, keys, code)
+        return False
+
+    def _call(self, row: Row, keys: list[str], measure: Measure) -> Answer | None:
+        """Make the call; None where no code came back, which ends the probe."""
+        if row.call in WRITES:
+            self.run.written.update(keys)
+            self.run.report.put += len(keys)
+        try:
+            if row.call == "setup":
+                return self.session.setup(self._timeout(row))
+            return self.session.call(row.call, timeout=self._timeout(row), **self._arguments(row, keys))
+        except StoreTimeoutError:
+            name, (meaning, following) = "TIMEOUT", stories.told(self._facts(row, None, keys))
+        except StoreDiedError as error:
+            name, meaning, following = (
+                "CLIENT_DIED",
+                str(error),
+                "The native library ended its own process: report it with the log below.",
+            )
+        except StoreRefusedError as error:
+            name, meaning, following = (
+                "REFUSED",
+                str(error),
+                "Smaller --size or --pages need less memory; another release of the client may have the call.",
+            )
+        self.over = f"{row.step} ended the probe ({name})"
+        self.run.report.unfinished = self.session.unfinished
+        self.failed[row.step] = measure.unanswered(name, meaning, following)
+        return None
+
+    def _timeout(self, row: Row) -> float:
+        if row.call in SLOW_BUT_NO_STORE_CALL:
+            return self.plan.timeout + LOAD_TIMEOUT_S
+        if row.call == "setup":
+            return max(self.plan.timeout - self.spent, self.plan.timeout / 3)
+        return self.plan.timeout * (2 if row is BARE else 1)
+
+    def _arguments(self, row: Row, keys: list[str]) -> dict[str, object]:
+        arguments: dict[str, object] = {
+            "size": self.plan.object_bytes(row),
+            "bytes": self.plan.buffer_bytes,
+            "elements": row.elements,
+        }
+        if row.keys is Keys.one:
+            arguments["key"] = keys[0]
+        elif keys:
+            arguments["keys"] = keys
+        return arguments
+
+    def _went_wrong(self, stage: Stage, row: Row, keys: list[str], code: int) -> None:
+        """Report the step with its story, and decide what may still run."""
+        measure = self.measures[row.step]
+        facts = self._facts(row, code, keys)
+        meaning, following = ("", "") if measure.different else stories.told(facts)
+        self.failed[row.step] = measure.result(meaning, following)
+        reason = f"{row.step} returned {code}" if not measure.different else f"{row.step} returned wrong bytes"
+        if row.call == "setup" or code == -900:
+            self.over = reason
+        elif stage.writes and not (code == -200 and facts.capacity == 0):
+            self.no_put = reason
+
+    def _facts(self, row: Row, code: int | None, keys: list[str]) -> stories.Facts:
+        watch = self.run.watch
+        health, sample = watch.health(), watch.sample()
+        return stories.Facts(
+            row=row,
+            code=code,
+            timeout=self.plan.timeout,
+            release=self.release,
+            log=self.session.log(),
+            service_ready=health.service_ready if health is not None else None,
+            capacity=int(sample["capacity_bytes"]) if sample is not None else None,
+            used=int(sample["used_bytes"]) if sample is not None else None,
+            segments=tuple(watch.segments()) if sample is not None else (),
+            is_admin_port=row.call == "setup" and watch.answers_as_admin(self.plan.settings.master_server_address),
+            endpoint=watch.endpoint(keys[0]) if row.expect is Expect.size and keys and sample is not None else "",
+        )
+
+    def _bare(self, turn: int) -> bool:
+        """One round of the yardstick, under keys of its own."""
+        measure = Measure(BARE.step, BARE.expect)
+        answer = self._call(BARE, self.plan.keys(BARE, turn), measure)
+        if answer is None or not measure.add(answer, BARE.expect, self.plan.size, moves=False):
+            return False
+        for name, seconds in zip(self.bare, answer.seconds, strict=True):
+            self.bare[name].append(seconds)
+        return True
+
+    def _remove(self) -> None:
+        """Remove all own keys; one that is not there was never taken (a zero-element tensor), and is no fault."""
+        keys = sorted(self.run.written)
+        answer = self._call(REMOVE, keys, self.removal)
+        if answer is not None:
+            self.run.gone(keys, answer.codes)
+            codes = tuple(0 if code in GONE else code for code in answer.codes)
+            self.removal.add(Answer(codes, answer.seconds), REMOVE.expect, 0, moves=False)
+
+    def _finish(self) -> None:
+        """The removal's step, the yardstick, the log of a failure, and close."""
+        report = self.run.report
+        if self.removal.seconds and REMOVE.step not in self.failed:
+            report.steps.append(self.removal.result())
+        for name, bare in self.bare.items():
+            if bare and (own := self.fastest.get(name)):
+                speeds = (round(self.plan.batch_bytes / seconds / 1e9, 4) for seconds in (own, min(bare)))
+                report.bench.append(Bench(name, *speeds))
+        if report.failed:
+            report.log = self.session.trouble()
+        if report.connected and (answer := self.session.close()) is not None:
+            measure = Measure("close", Expect.zero)
+            measure.add(answer, Expect.zero, 0, moves=False)
+            report.steps.append(measure.result())
+
+
+def _can(stage: Stage, about: About, plan: Plan) -> bool:
+    if stage.needs is Needs.tensors and not (plan.tensors and about.torch):
+        return False
+    return stage.needs is Needs.nothing or stage.needs.value in about.methods
+
+
+def _admin(plan: Plan) -> Admin | None:
+    if plan.admin_url is not None:
+        return Admin(plan.admin_url, "given")
+    return locate(plan.settings.master_server_address, plan.admin_port)
+
+
+def _reach(address: str, timeout: float) -> None:
+    """Open and close a connection to the master, so that a dead address is told at once: the client's own set-up takes 90 s for it.
+
+    An address with a scheme names a high-availability backend, which only the client can resolve.
+    """
+    if "://" in address:
+        return
+    host, port = master.host_of(address), _port(address)
+    try:
+        socket.create_connection((host.strip("[]"), port), timeout=timeout).close()
+    except socket.gaierror as error:
+        raise UnreachableError(f"the master's host '{host}' has no address ({error.strerror}).") from error
+    except TimeoutError as error:
+        raise UnreachableError(f"nobody answers at the master's address {address} within {timeout:g} s.") from error
+    except OSError as error:
+        raise UnreachableError(
+            f"nobody listens at the master's address {address} ({error.strerror or error})"
+        ) from error
+
+
+def _port(address: str) -> int:
+    try:
+        port = urlsplit(f"//{address}").port
+    except ValueError:
+        port = None
+    if port is None:
+        raise BadInputError(f"'{address}' is not a master's address: expected HOST:PORT, as in 127.0.0.1:50051")
+    return port
