@@ -20,6 +20,8 @@ from hicachectl.lab.keeping import SCRIPTS, Keeper
 
 SEGMENT = 256 * 1024 * 1024
 """Bytes of the segment, where nothing else is asked for."""
+SMALLEST_SEGMENT = 16 * 1024 * 1024
+"""What the client refuses to go below (Mooncake's `utils.cpp`: "Total size must be at least 16777216")."""
 READY_S = 30.0
 """The master serves after about 0.1 s; a loaded machine gets longer."""
 PORT_TRIES = 5
@@ -93,8 +95,8 @@ def start(
     extra_master_args: Sequence[str] = (),
 ) -> Store:
     """Start a store whose processes KEEPER keeps; arguments and errors as in `running`."""
-    if segment < 0:
-        raise UsageError(f"a segment cannot have {segment} bytes: give 0 for none, or a positive number")
+    if segment < 0 or 0 < segment < SMALLEST_SEGMENT:
+        raise UsageError(f"a segment cannot have {segment} bytes: give 0 for none, or at least {SMALLEST_SEGMENT}")
     options = [*extra_master_args]
     if lease_ttl_ms is not None:
         options.append(f"--default_kv_lease_ttl={lease_ttl_ms}")
