@@ -44,6 +44,7 @@ R_SCOPE = "hicachectl.tracers"
 ENGINE_START = _span("hicachectl.engine.start", "a scheduler began to build itself: ranks and what was asked of it")
 ENGINE = _span("hicachectl.engine", "a scheduler is built, or failed to: the settings in force")
 LEDGER = _span("hicachectl.ledger", "which hook points this process has, misses, retired, and what it dropped so far")
+WARMUP = _span("hicachectl.warmup", "an HTTP server sent its own warm-up request: requests that its schedulers queue meanwhile are not a user's")
 STORE_SAMPLE = _span("hicachectl.store.sample", "the master's HTTP counters at one moment, taken beside the engine")
 
 # --- backend --------------------------------------------------------------------------------------------------------

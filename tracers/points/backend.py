@@ -14,6 +14,7 @@ STORE = "sglang.srt.mem_cache.storage.mooncake_store.mooncake_store:MooncakeStor
 STORE_BASE = "sglang.srt.mem_cache.storage.mooncake_store.mooncake_store:MooncakeBaseStore"
 FACTORY = "sglang.srt.mem_cache.storage.backend_factory:StorageBackendFactory"
 ENTRY = "sglang.srt.entrypoints.engine:Engine"
+SERVER = "sglang.srt.entrypoints.http_server"
 BUILT = ("backend_created",)
 
 POINTS: tuple[Point, ...] = (
@@ -48,6 +49,15 @@ POINTS: tuple[Point, ...] = (
         doc="the parent ends its schedulers in order",
         targets=(Target(f"{ENTRY}.shutdown", ("self",)),),
         before=process.parent_ends,
+    ),
+    Point(
+        id="engine.warmup",
+        layer="process",
+        doc="when an HTTP server sends its own warm-up request",
+        targets=(Target(f"{SERVER}:_wait_and_warmup", ("server_args",)),),
+        span=v.WARMUP,
+        attributes=(v.OUTCOME, v.ERROR_TEXT),
+        after=read.plain,
     ),
     Point(
         id="backend.create",

@@ -1,0 +1,80 @@
+"""Every rule, in one visible list; one file each."""
+
+from hicachectl.diagnosis.places import (
+    BELOW,
+    BEYOND,
+    DISAGREED,
+    FAILED,
+    GAP,
+    GATE,
+    LEFT_DEVICE,
+    LOAD_BACK,
+    MISMATCH,
+    SHORT,
+    UNPUBLISHED,
+    UNSEEN,
+)
+from hicachectl.diagnosis.rule import LossRule, Rule
+from hicachectl.diagnosis.rules import (
+    backend,
+    below_threshold,
+    claims,
+    clear,
+    disagreed,
+    flush,
+    gap,
+    gate,
+    group_semantics,
+    ignored_settings,
+    keys,
+    left,
+    load_back,
+    lookup_failed,
+    object_size,
+    prefetch_limit,
+    reattach,
+    short_transfer,
+    threads,
+    transport,
+    wait,
+    write_already_there,
+    write_failed,
+    write_policy,
+    write_skipped,
+)
+
+LOSSES: dict[str, LossRule] = {
+    MISMATCH: keys.RULE,
+    UNSEEN: gate.UNSEEN_RULE,
+    GATE: gate.RULE,
+    FAILED: lookup_failed.RULE,
+    GAP: gap.RULE,
+    BELOW: below_threshold.RULE,
+    DISAGREED: disagreed.RULE,
+    SHORT: short_transfer.RULE,
+    UNPUBLISHED: left.UNPUBLISHED_RULE,
+    LOAD_BACK: load_back.RULE,
+    LEFT_DEVICE: left.RULE,
+    BEYOND: gate.BEYOND_RULE,
+}
+"""Place where a page stopped -> the rule that says why."""
+
+RULES: tuple[Rule, ...] = (
+    backend.RULE,
+    ignored_settings.RULE,
+    group_semantics.RULE,
+    reattach.RULE,
+    transport.RULE,
+    prefetch_limit.RULE,
+    threads.RULE,
+    object_size.RULE,
+    write_policy.RULE,
+    write_skipped.RULE,
+    write_failed.RULE,
+    write_already_there.RULE,
+    claims.RULE,
+    wait.RULE,
+    clear.RULE,
+    flush.RULE,
+)
+"""Rules that look beside the losses."""

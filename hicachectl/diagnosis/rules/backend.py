@@ -1,0 +1,55 @@
+"""The backend does not exist or cannot serve: A01, A03, A06, A07, A11, A13, A20."""
+
+from collections.abc import Iterator
+
+from hicachectl.diagnosis.finding import Finding, of_engine
+from hicachectl.diagnosis.rule import Rule
+from hicachectl.model.engine import NO, Engine
+from hicachectl.model.take import failed, number, text
+from hicachectl.model.world import World
+from hicachectl.mooncake.errors import store
+from tracers import vocabulary as v
+
+
+def judge(world: World) -> Iterator[Finding]:
+    """One finding for each scheduler whose backend failed: the first step that did."""
+    for engine in world.engines.values():
+        if engine.scheduler and engine.backend_state()[0] == NO:
+            yield _first_fault(engine)
+
+
+def _first_fault(engine: Engine) -> Finding:
+    create, setup, warmup, attach = (engine.last(name) for name in (v.BACKEND_CREATE, v.STORE_SETUP, v.BACKEND_WARMUP, v.BACKEND_ATTACH))
+    code = number(setup, v.CODE)
+    if code not in (None, 0):
+        row = store(code)
+        master = text(engine.last(v.BACKEND_CONFIG), v.MASTER) or text(setup, v.MASTER)
+        args: dict[str, object] = {
+            "code": code,
+            "name": row.name if row else "UNKNOWN",
+            "master": master,
+            "seconds": round(setup.duration_ns / 1e9, 1) if setup is not None else None,
+            "client": engine.mooncake,
+        }
+        return of_engine(engine, "A03", args=args, evidence=(setup, create), causal=True)
+    if failed(warmup):
+        args = {"step": "the warm-up put", "seconds": round(warmup.duration_ns / 1e9) if warmup is not None else None}
+        return of_engine(engine, "A07", args=args, evidence=(warmup, create), causal=True)
+    refused = next((span for span in engine.all(v.BUFFER_REGISTER) if number(span, v.CODE) != 0), None)
+    if refused is not None:
+        args = {"pool": "kv", "reason": f"register_buffer returned {number(refused, v.CODE)}", "code": number(refused, v.CODE), "bytes": number(refused, v.BYTES)}
+        return of_engine(engine, "A20", args=args, evidence=(refused,), causal=True)
+    message = text(create, v.ERROR_TEXT) or text(attach, v.ERROR_TEXT) or ""
+    if "standalone_storage" in message:
+        return of_engine(engine, "A06", args={"allocator": "another allocator than Mooncake's"}, evidence=(create, attach), causal=True)
+    if create is None or text(create, v.BACKEND_CLASS) is None:
+        return of_engine(engine, "A01", args={"backend": engine.backend_name, "error": message}, evidence=(create, attach, engine.last(v.ENGINE)), causal=True)
+    return of_engine(engine, "A11", args={"backend": engine.backend_name, "reason": message or "it raised"}, evidence=(attach, create), causal=True)
+
+
+RULE = Rule(
+    "backend cannot serve",
+    ("A01", "A03", "A06", "A07", "A11", "A20"),
+    (v.BACKEND_CREATE, v.BACKEND_CONFIG, v.STORE_SETUP, v.BACKEND_WARMUP, v.BACKEND_ATTACH, v.BUFFER_REGISTER, v.ENGINE, v.ENGINE_START),
+    of_world=judge,
+)

@@ -1,0 +1,56 @@
+"""Pages that were written are not found: evicted (E06), forgotten by the store (E101), or cut off by a missing page (R13)."""
+
+from hicachectl.diagnosis.finding import Finding, of_request
+from hicachectl.diagnosis.rule import Case, LossRule
+from tracers import vocabulary as v
+
+
+def judge(case: Case, pages: tuple[int, ...]) -> Finding:
+    """What was missing first, what lies behind it, and whether the master counted evictions meanwhile."""
+    journey, world = case.journey, case.world
+    engine = journey.attempt.engine
+    lookup = journey.lookup
+    first = (journey.matched + (journey.hit or 0)) // journey.page
+    keys = journey.attempt.page_keys
+    missing = keys[first] if first < len(keys) else None
+    writes = [write for page in pages if page < len(keys) for write in world.pages.before(engine.key_prefix, keys[page], journey.attempt.start_ns)]
+    since = min((write.time_ns for write in writes), default=journey.attempt.start_ns)
+    evicted = world.counted(v.SAMPLE_EVICTED, since, lookup.end_ns if lookup is not None else journey.attempt.start_ns)
+    behind, partly = _behind(case)
+    evidence = (lookup, *(call.span for call in journey.lookup_calls), *dict.fromkeys(write.span_id for write in writes[:8]))
+    objects = len(pages) * max(1, len(engine.key_suffixes))
+    sampled = evicted is not None
+    certain = world.certain(engine)
+    if evicted and writes:
+        return of_request(journey, "E06", args={"objects": objects, "evictions": evicted, "page": first, "key": _key(case, missing)}, evidence=evidence, certain=certain)
+    if writes and not behind and not partly:
+        args: dict[str, object] = {"objects": objects, "evictions": evicted or 0, "page": first, "key": _key(case, missing)}
+        code = "E101" if sampled or not journey.hit else "E06"
+        return of_request(journey, code, args=args, evidence=evidence, certain=certain and sampled)
+    args = {"page": first, "key": _key(case, missing), "unreachable": max(0, len(pages) - 1), "tokens": len(pages) * journey.page}
+    return of_request(journey, "R13", args=args, evidence=evidence, certain=certain)
+
+
+def _behind(case: Case) -> tuple[int, bool]:
+    """Pages present behind the first missing one, and whether a part of that one is present."""
+    behind, partly, seen = 0, False, False
+    for call in case.journey.lookup_calls:
+        for page in call.pages:
+            if seen:
+                behind += page.whole
+            elif not page.whole:
+                seen, partly = True, bool(page.good)
+    return behind, partly
+
+
+def _key(case: Case, page_key: str | None) -> str | None:
+    """Object key of the first missing object."""
+    calls = [call for call in case.journey.lookup_calls if call.first_bad_key]
+    if calls:
+        return calls[-1].first_bad_key
+    suffixes = case.journey.attempt.engine.key_suffixes
+    return f"{case.journey.attempt.engine.key_prefix}{page_key}{suffixes[0] if suffixes else ''}" if page_key else None
+
+
+RULE = LossRule("written, not found", ("E06", "E101", "R13"), (v.PREFETCH_LOOKUP, v.STORE_EXIST, v.STORE_PUT, v.STORE_SAMPLE), judge)
+

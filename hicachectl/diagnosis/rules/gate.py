@@ -1,0 +1,51 @@
+"""The store was not asked: R01 to R07, in the words of the gate itself."""
+
+from hicachectl.diagnosis.finding import Finding, of_request
+from hicachectl.diagnosis.rule import Case, LossRule
+from hicachectl.model.take import count, number, text
+from tracers import vocabulary as v
+
+READS = (v.REQUEST_QUEUED, v.PREFETCH_GATE, v.PREFETCH_ENQUEUE)
+CODES = ("R01", "R02", "R03", "R04", "R05", "R06", "R07", "R28")
+
+
+def judge(case: Case, pages: tuple[int, ...]) -> Finding:
+    """The reason that the process itself saw at the gate, with the numbers that decided."""
+    journey = case.journey
+    enqueue, gate = journey.enqueue, journey.gate
+    args: dict[str, object] = {
+        "tokens": number(enqueue, v.ASKED_TOKENS) if enqueue is not None else len(pages) * journey.page,
+        "threshold": number(enqueue, v.THRESHOLD),
+        "occupied": number(enqueue, v.OCCUPIED),
+        "limit": number(enqueue, v.CAPACITY_LIMIT),
+        "free": number(enqueue, v.HOST_FREE),
+        "matched": journey.matched,
+        "mode": text(journey.attempt.engine.first(v.ENGINE_START), v.DISAGGREGATION),
+        "rid": journey.attempt.rid,
+        "pages": len(pages),
+    }
+    return of_request(journey, journey.gate_reason or "R09", args=args, evidence=(enqueue, gate), certain=case.world.certain(journey.attempt.engine))
+
+
+def unseen(case: Case, pages: tuple[int, ...]) -> Finding:
+    """No gate was seen: the code can only be guessed, and says so."""
+    journey = case.journey
+    threshold = journey.attempt.engine.number(v.THRESHOLD)
+    tokens = len(pages) * journey.page
+    code = "R04" if threshold is not None and tokens < threshold else "R09"
+    reason = "the gate was not seen: spans are missing"
+    return of_request(journey, code, args={"tokens": tokens, "threshold": threshold, "reason": reason}, evidence=(journey.attempt.first_prefill,), certain=False)
+
+
+def beyond(case: Case, pages: tuple[int, ...]) -> Finding:
+    """The lookup was cut to the host memory that was free: pages behind the cut were not asked for."""
+    journey = case.journey
+    enqueue = journey.enqueue
+    asked, accepted = count(enqueue, v.ASKED_TOKENS), count(enqueue, v.ACCEPTED_TOKENS)
+    args: dict[str, object] = {"tokens": asked, "free": number(enqueue, v.HOST_FREE), "pages": len(pages)}
+    return of_request(journey, "R06", args=args, evidence=(enqueue, journey.lookup), certain=accepted < asked)
+
+
+RULE = LossRule("not looked up", CODES, READS, judge)
+UNSEEN_RULE = LossRule("gate not seen", ("R04", "R09"), (v.PREFILL,), unseen)
+BEYOND_RULE = LossRule("lookup cut", ("R06",), (v.PREFETCH_ENQUEUE, v.PREFETCH_LOOKUP), beyond)

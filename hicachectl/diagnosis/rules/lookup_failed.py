@@ -1,0 +1,28 @@
+"""The lookup failed, which the engine counts as a miss: R10 for an exception, R101 for a negative code."""
+
+from hicachectl.diagnosis.finding import Finding, of_request
+from hicachectl.diagnosis.rule import Case, LossRule
+from hicachectl.model.take import text
+from hicachectl.mooncake.errors import store
+from tracers import vocabulary as v
+
+
+def judge(case: Case, pages: tuple[int, ...]) -> Finding:
+    """Name the exception or the code, and the time that it cost."""
+    journey = case.journey
+    lookup, calls = journey.lookup, journey.lookup_calls
+    if lookup is not None and lookup.error:
+        return of_request(journey, "R10", args={"exception": text(lookup, v.ERROR), "pages": len(pages)}, evidence=(lookup,))
+    code = journey.lookup_code
+    row = store(code) if code is not None else None
+    worst = max(calls, key=lambda call: call.span.duration_ns, default=None)
+    args: dict[str, object] = {
+        "code": code,
+        "name": row.name if row else "UNKNOWN",
+        "ms": round(worst.span.duration_ns / 1e6) if worst is not None else None,
+        "pages": len(pages),
+    }
+    return of_request(journey, "R101", args=args, evidence=(lookup, *(call.span for call in calls)), certain=code is not None)
+
+
+RULE = LossRule("lookup failed", ("R10", "R101"), (v.PREFETCH_LOOKUP, v.STORE_EXIST), judge)

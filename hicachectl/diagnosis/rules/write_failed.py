@@ -1,0 +1,60 @@
+"""A put failed and ended its operation: W13 with the code, and A10 where the store had no space."""
+
+from collections.abc import Iterator
+
+from hicachectl.diagnosis.finding import Finding, of_engine, of_request
+from hicachectl.diagnosis.rule import Case, Rule
+from hicachectl.model.attempt import Attempt
+from hicachectl.model.objects import batch
+from hicachectl.model.take import count, number
+from hicachectl.model.world import World
+from hicachectl.mooncake.errors import store
+from hicachectl.store import Span
+from tracers import vocabulary as v
+
+NO_SPACE = -200
+
+
+def judge(case: Case) -> Iterator[Finding]:
+    """The first operation of this request that wrote fewer pages than it had."""
+    journey = case.journey
+    for span in journey.attempt.all(v.WRITE_STORE):
+        pages, page = count(span, v.PAGES), journey.page
+        done = count(span, v.WRITTEN_TOKENS) // page
+        put = _failed_put(journey.attempt, span)
+        if done >= pages or put is None:
+            continue
+        call = batch(put)
+        code = number(put, v.FIRST_BAD_CODE)
+        row = store(code) if code is not None else None
+        args: dict[str, object] = {
+            "code": code,
+            "name": row.name if row else "UNKNOWN",
+            "pages": pages,
+            "pages_lost": pages - done,
+            "key": call.first_bad_key,
+            "codes": {str(key): value for key, value in call.codes.items()},
+        }
+        yield of_request(journey, "W13", args=args, evidence=(put, span))
+        return
+
+
+def _failed_put(attempt: Attempt, operation: Span) -> Span | None:
+    return next((put for put in attempt.inside(operation, v.STORE_PUT) if number(put, v.FIRST_BAD) is not None), None)
+
+
+def segments(world: World) -> Iterator[Finding]:
+    """A rank that gives the pool less than was asked, because the size is divided, and a put that failed for space."""
+    for engine in world.engines.values():
+        config, setup = engine.last(v.BACKEND_CONFIG), engine.last(v.STORE_SETUP)
+        asked, given = number(config, v.SEGMENT_SIZE), number(setup, v.SEGMENT_SIZE)
+        short = next((put for put in _puts(world, engine.id) if number(put, v.FIRST_BAD_CODE) == NO_SPACE), None)
+        if asked and given is not None and given < asked and short is not None:
+            yield of_engine(engine, "A10", args={"bytes_per_rank": given, "bytes_asked": asked}, evidence=(config, setup, short))
+
+
+def _puts(world: World, engine: str) -> Iterator[Span]:
+    return (span for span in world.recording.spans if span.name == v.STORE_PUT and span.engine == engine)
+
+
+RULE = Rule("write failed", ("W13", "A10"), (v.WRITE_STORE, v.STORE_PUT, v.BACKEND_CONFIG, v.STORE_SETUP), of_case=judge, of_world=segments)

@@ -1,0 +1,31 @@
+"""A write that stopped before the store: W05, W06, W07 on the way to the host, W10 without page keys."""
+
+from collections.abc import Iterator
+
+from hicachectl.diagnosis.finding import Finding, of_request
+from hicachectl.diagnosis.rule import Case, Rule
+from hicachectl.model.attempt import reason
+from hicachectl.model.take import count, number
+from tracers import vocabulary as v
+
+
+def judge(case: Case) -> Iterator[Finding]:
+    """The first skip of each kind, unless a later try of the same node went through."""
+    journey = case.journey
+    seen: set[str] = set()
+    done = {number(span, v.NODE) for span in journey.attempt.all(v.WRITE_BACKUP) if count(span, v.WRITTEN_TOKENS)}
+    for span in journey.attempt.all(v.WRITE_BACKUP):
+        code = reason(span)
+        if code is None or code in seen or number(span, v.NODE) in done:
+            continue
+        seen.add(code)
+        tokens = count(span, v.TOKENS)
+        args: dict[str, object] = {"tokens": tokens, "free": number(span, v.HOST_FREE), "needed": tokens, "freed": number(span, v.HOST_FREE), "parent_tokens": "earlier"}
+        yield of_request(journey, code, args=args, evidence=(span,))
+    for span in journey.attempt.all(v.WRITE_ENQUEUE):
+        if reason(span) == "W10" and "W10" not in seen:
+            seen.add("W10")
+            yield of_request(journey, "W10", args={"tokens": journey.prompt}, evidence=(span,))
+
+
+RULE = Rule("write skipped", ("W05", "W06", "W07", "W10"), (v.WRITE_BACKUP, v.WRITE_ENQUEUE), of_case=judge)

@@ -1,0 +1,100 @@
+"""The token account of a request: reused by tier, computed, and which computed pages the store had."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from hicachectl.model.fingerprints import Twin
+from hicachectl.model.journey import Journey
+from hicachectl.model.take import count
+from hicachectl.model.world import World
+from tracers import vocabulary as v
+
+
+@dataclass(slots=True)
+class Account:
+    """Tokens of one request, from its first prefill; `lost_pages` still wait for their code."""
+
+    prompt: int = 0
+    device: int = 0
+    host: int = 0
+    storage: int = 0
+    computed: int = 0
+    tail: int = 0
+    claims: dict[str, int] = field(default_factory=lambda: {"device": 0, "host": 0, "storage": 0})
+    lost_pages: list[int] = field(default_factory=list)
+    """Pages that the store had under this engine's own keys and that were computed all the same."""
+    mismatched: dict[int, Twin] = field(default_factory=dict)
+    """Pages that were written under another key."""
+    writers: list[tuple[str, str | None, int]] = field(default_factory=list)
+    """(engine, request, tokens) that wrote what was reused from storage."""
+
+    @property
+    def reused(self) -> int:
+        """Tokens that the first prefill batch carried as prefix."""
+        return self.device + self.host + self.storage
+
+
+def account(journey: Journey, world: World) -> Account:
+    """Split the prompt; tokens of a request that never reached a prefill are neither reused nor computed."""
+    prefill, prefix = journey.attempt.first_prefill, journey.prefix
+    found = Account(prompt=journey.prompt)
+    if prefill is None or prefix is None:
+        return found
+    prefix = min(prefix, found.prompt)
+    found.computed = found.prompt - prefix
+    found.tail = min(found.computed, found.prompt - journey.reusable_pages * journey.page)
+    found.claims = {"device": count(prefill, v.CLAIM_DEVICE), "host": count(prefill, v.CLAIM_HOST), "storage": count(prefill, v.CLAIM_STORAGE)}
+    _tiers(journey, world, found, prefix)
+    _losses(journey, world, found, prefix)
+    return found
+
+
+def _tiers(journey: Journey, world: World, found: Account, prefix: int) -> None:
+    """A token is reused from the tier where its KV lay when the request first entered the queue."""
+    found.device = min(prefix, journey.matched_device or 0)
+    found.host = min(prefix - found.device, journey.matched_host or 0)
+    page = journey.page
+    writers: dict[tuple[str, str | None], int] = defaultdict(int)
+    for index in range((found.device + found.host) // page, prefix // page):
+        if in_store(journey, world, index):
+            found.storage += page
+            writers[_writer(journey, world, index)] += page
+        else:
+            # Nowhere when the request came: another request has computed it since, so it lay on the device.
+            found.device += page
+    found.device += prefix - found.device - found.host - found.storage
+    found.writers = [(engine, rid, tokens) for (engine, rid), tokens in writers.items() if engine]
+
+
+def _writer(journey: Journey, world: World, index: int) -> tuple[str, str | None]:
+    engine, keys = journey.attempt.engine, journey.attempt.page_keys
+    if index >= len(keys):
+        return "", None
+    writes = [write for write in world.pages.before(engine.key_prefix, keys[index], journey.attempt.start_ns) if write.moved]
+    return (writes[0].engine, writes[0].rid) if writes else ("", None)
+
+
+def _losses(journey: Journey, world: World, found: Account, prefix: int) -> None:
+    for index in range(prefix // journey.page, journey.reusable_pages):
+        if in_store(journey, world, index):
+            found.lost_pages.append(index)
+        else:
+            end = (index + 1) * journey.page
+            twin = next(world.prints.twins(journey.attempt, end, world.pages, journey.attempt.start_ns), None)
+            if twin is not None:
+                found.mismatched[index] = twin
+
+
+def in_store(journey: Journey, world: World, index: int) -> bool:
+    """Whether a page of the prompt was in the store, or is known to have been written, when the request entered the queue."""
+    first = journey.matched // journey.page
+    hit = journey.hit
+    if hit is not None and first <= index < first + hit // journey.page:
+        return True
+    keys = journey.attempt.page_keys
+    if index >= len(keys):
+        return False
+    key, engine = keys[index], journey.attempt.engine
+    if any(page.page_key == key and page.whole for call in journey.lookup_calls for page in call.pages):
+        return True
+    return bool(world.pages.known(engine.key_prefix, key, engine.key_suffixes, journey.attempt.start_ns))

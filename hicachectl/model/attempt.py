@@ -1,0 +1,120 @@
+"""Spans of one request in one engine, one attempt each time its id enters the queue anew."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from hicachectl.model.engine import PROCESS_SPANS, Engine
+from hicachectl.model.take import count, flag, keys, number, text
+from hicachectl.store import Recording, Span
+from tracers import vocabulary as v
+
+WARMUP_TOKENS = 16
+"""The warm-up prompts of SGLang's HTTP server are shorter (`entrypoints/http_server.py`, _execute_server_warmup)."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One journey of a request through one engine."""
+
+    rid: str
+    number: int
+    engine: Engine
+    spans: dict[str, list[Span]] = field(default_factory=lambda: defaultdict(list))
+    children: dict[str, list[Span]] = field(default_factory=dict)
+    """Span id -> spans whose parent it is, shared by all attempts of a recording."""
+
+    def first(self, name: str) -> Span | None:
+        """The oldest span of this name, or None."""
+        found = self.spans.get(name)
+        return found[0] if found else None
+
+    def last(self, name: str) -> Span | None:
+        """The newest span of this name, or None."""
+        found = self.spans.get(name)
+        return found[-1] if found else None
+
+    def all(self, name: str) -> list[Span]:
+        """Every span of this name in time order."""
+        return self.spans.get(name, [])
+
+    def inside(self, span: Span | None, name: str) -> list[Span]:
+        """Spans of this name that SPAN's call made on its thread."""
+        return [child for child in self.children.get(span.span_id, ()) if child.name == name] if span is not None else []
+
+    @property
+    def start_ns(self) -> int:
+        """When the request entered the queue, or when it is first seen."""
+        queued = self.first(v.REQUEST_QUEUED)
+        return queued.start_ns if queued is not None else min((spans[0].start_ns for spans in self.spans.values()), default=0)
+
+    @property
+    def first_prefill(self) -> Span | None:
+        """The first prefill of this request: later chunks and re-prefills change no token account."""
+        prefills = self.all(v.PREFILL)
+        return next((span for span in prefills if flag(span, v.FIRST_CHUNK)), prefills[0] if prefills else None)
+
+    @property
+    def prompt_tokens(self) -> int | None:
+        """Tokens of the prompt."""
+        for name in (v.REQUEST_QUEUED, v.PREFILL, v.REQUEST_FINISHED):
+            found = number(self.first(name), v.PROMPT_TOKENS)
+            if found is not None:
+                return found
+        return None
+
+    @property
+    def page_keys(self) -> list[str]:
+        """Page keys of the full pages of the prompt, in this engine's page size."""
+        return keys(self.first(v.REQUEST_QUEUED), v.PROMPT_PAGE_KEYS)
+
+    @property
+    def fingerprint(self) -> list[str]:
+        """Prefix fingerprint of the prompt, a digest for each block."""
+        return keys(self.first(v.REQUEST_QUEUED), v.FINGERPRINT, v.FINGERPRINT_DIGITS)
+
+
+def attempts(recording: Recording, engines: dict[str, Engine]) -> list[Attempt]:
+    """Every attempt of every request in time order; health checks and an HTTP server's own warm-up are left out."""
+    children: dict[str, list[Span]] = defaultdict(list)
+    current: dict[tuple[str, str], Attempt] = {}
+    found: list[Attempt] = []
+    for span in recording.spans:
+        if span.parent_id:
+            children[span.parent_id].append(span)
+        rid = span.attributes.get(v.RID)
+        engine = engines.get(span.engine)
+        if not isinstance(rid, str) or engine is None or rid.startswith(v.HEALTH_RID_PREFIX):
+            continue
+        key = (span.engine, rid)
+        attempt = current.get(key)
+        fresh = span.name == v.REQUEST_QUEUED and not flag(span, v.RETRACTED)
+        if attempt is None or (fresh and (v.REQUEST_QUEUED in attempt.spans or v.PREFILL in attempt.spans)):
+            attempt = Attempt(rid, attempt.number + 1 if attempt is not None else 0, engine, children=children)
+            current[key] = attempt
+            found.append(attempt)
+        attempt.spans[span.name].append(span)
+    asked = [attempt for attempt in found if _is_request(attempt)]
+    return [attempt for attempt in asked if not _is_warmup(attempt, engines)]
+
+
+def _is_request(attempt: Attempt) -> bool:
+    """Work that only carries a request's id (a late backup) is no attempt of its own."""
+    return any(name in attempt.spans for name in (v.REQUEST_QUEUED, v.PREFETCH_GATE, v.PREFILL, v.ADMISSION, v.REQUEST_FINISHED))
+
+
+def _is_warmup(attempt: Attempt, engines: dict[str, Engine]) -> bool:
+    if (attempt.prompt_tokens or 0) > WARMUP_TOKENS:
+        return False
+    family = attempt.engine.family
+    for engine in engines.values():
+        if engine.host == family[0] and engine.pid == family[1]:
+            return any(span.start_ns <= attempt.start_ns <= span.end_ns for span in engine.all(v.WARMUP))
+    return False
+
+
+def reason(span: Span | None) -> str | None:
+    """The skip reason that the engine's own state showed at this call."""
+    return text(span, v.REASON)
+
+
+__all__ = ["PROCESS_SPANS", "Attempt", "attempts", "count", "reason"]

@@ -1,0 +1,240 @@
+"""What one scheduler process is: ranks, settings, and whether its storage backend exists and can serve."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from hicachectl.model.take import count, failed, flag, number, strings, text
+from hicachectl.store import Ledger, Recording, Span
+from hicachectl.store.span import Value
+from tracers import vocabulary as v
+
+YES, PARTIAL, NO, NOT_ASKED, UNKNOWN = "yes", "partial", "no", "not_asked", "unknown"
+
+PROCESS_SPANS = frozenset(
+    {
+        v.ENGINE_START, v.ENGINE, v.LEDGER, v.BACKEND_CREATE, v.BACKEND_CONFIG, v.BACKEND_OPEN, v.BACKEND_WARMUP, v.BACKEND_ATTACH,
+        v.BACKEND_ATTACH_ASKED, v.BACKEND_DETACH, v.CONTROLLER_OPEN, v.TREE_OPEN, v.BUFFER_POOL, v.BUFFER_REGISTER, v.STORE_SETUP, v.STORE_REMOVE,
+        v.WRITE_THREAD, v.PREFETCH_THREAD, v.EVICT_DEVICE, v.EVICT_HOST, v.FLUSH, v.RESET, v.STORAGE_CLEAR, v.WARMUP, v.LOAD_BACK_START,
+        v.LOAD_BACK_DONE, v.FORWARD, v.EXECUTED,
+    }
+)  # fmt: skip
+"""Spans that an engine, not a request, is asked about."""
+
+
+@dataclass(slots=True)
+class Engine:
+    """One process of a recording, by its own spans."""
+
+    id: str
+    resource: dict[str, Value]
+    ledger: Ledger | None
+    spans: dict[str, list[Span]] = field(default_factory=lambda: defaultdict(list))
+    uncovered_puts: int = 0
+    uncovered_gets: int = 0
+
+    def last(self, name: str) -> Span | None:
+        """The newest span of this name, or None."""
+        found = self.spans.get(name)
+        return found[-1] if found else None
+
+    def first(self, name: str) -> Span | None:
+        """The oldest span of this name, or None."""
+        found = self.spans.get(name)
+        return found[0] if found else None
+
+    def all(self, name: str) -> list[Span]:
+        """Every span of this name in time order."""
+        return self.spans.get(name, [])
+
+    def setting(self, key: str) -> Value | None:
+        """A setting in force: what was built last says it, else what was asked for."""
+        for name in (v.TREE_OPEN, v.CONTROLLER_OPEN, v.BACKEND_OPEN, v.BACKEND_ATTACH, v.BACKEND_CREATE, v.ENGINE, v.BACKEND_CONFIG, v.ENGINE_START):
+            span = self.last(name)
+            if span is not None and key in span.attributes:
+                return span.attributes[key]
+        return None
+
+    def number(self, key: str) -> int | None:
+        """A numeric setting in force."""
+        value = self.setting(key)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    def text(self, key: str) -> str | None:
+        """A setting in force as a string."""
+        value = self.setting(key)
+        return value if isinstance(value, str) else None
+
+    # -- identity --------------------------------------------------------------------------------------------------
+    @property
+    def scheduler(self) -> bool:
+        """Whether this process is a scheduler."""
+        return bool(self.first(v.ENGINE_START) or self.first(v.ENGINE) or (self.ledger is not None and self.ledger.scheduler))
+
+    @property
+    def host(self) -> str:
+        """Host name."""
+        return str(self.resource.get(v.R_HOST) or (self.ledger.host if self.ledger else "") or self.id.split(":", maxsplit=1)[0])
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        value = self.resource.get(v.R_PID)
+        return value if isinstance(value, int) else (self.ledger.pid if self.ledger else 0)
+
+    @property
+    def family(self) -> tuple[str, int]:
+        """Engines with the same value are ranks of one server: their parent started them."""
+        return (self.host, self.ledger.ppid) if self.ledger is not None and self.ledger.ppid else (self.id, 0)
+
+    @property
+    def tp_rank(self) -> int:
+        """Tensor parallel rank."""
+        return self._rank(v.TP_RANK, v.R_TP_RANK)
+
+    @property
+    def pp_rank(self) -> int:
+        """Pipeline stage."""
+        return self._rank(v.PP_RANK, v.R_PP_RANK)
+
+    def _rank(self, key: str, resource_key: str) -> int:
+        value = self.number(key)
+        if value is None:
+            other = self.resource.get(resource_key)
+            value = other if isinstance(other, int) else 0
+        return value
+
+    @property
+    def tp_size(self) -> int:
+        """Tensor parallel size."""
+        return self.number(v.TP_SIZE) or 1
+
+    @property
+    def sglang(self) -> str | None:
+        """Version of SGLang."""
+        return self._version(v.R_SGLANG, "sglang")
+
+    @property
+    def mooncake(self) -> str | None:
+        """Version of the Mooncake client."""
+        return self._version(v.R_MOONCAKE, "mooncake")
+
+    def _version(self, key: str, name: str) -> str | None:
+        value = self.resource.get(key) or (self.ledger.versions.get(name) if self.ledger is not None else None)
+        return str(value) if value else None
+
+    @property
+    def stand_in(self) -> bool:
+        """Whether a CPU stands in for the GPU."""
+        return bool(self.resource.get(v.R_STAND_IN))
+
+    @property
+    def page_size(self) -> int:
+        """Tokens in a page."""
+        return self.number(v.PAGE_SIZE) or 1
+
+    # -- key scheme ------------------------------------------------------------------------------------------------
+    @property
+    def key_prefix(self) -> str:
+        """What stands before the page key in this engine's object keys."""
+        return self.text(v.KEY_PREFIX) or ""
+
+    @property
+    def key_suffixes(self) -> tuple[str, ...]:
+        """What stands behind the page key, one for each KV object of a page that this rank owns."""
+        return tuple(strings(self.last(v.BACKEND_OPEN), v.KEY_SUFFIXES))
+
+    # -- hook points -----------------------------------------------------------------------------------------------
+    @property
+    def blind(self) -> list[str]:
+        """Points that this process could not use: missing, changed or retired."""
+        if self.ledger is not None:
+            return sorted({*self.ledger.ids("missing"), *self.ledger.ids("changed"), *self.ledger.ids("retired")})
+        span = self.last(v.LEDGER)
+        return sorted({*strings(span, v.POINTS_MISSING), *strings(span, v.POINTS_CHANGED), *strings(span, v.POINTS_RETIRED)})
+
+    @property
+    def installed(self) -> int:
+        """How many hook points are on."""
+        return self.ledger.installed if self.ledger is not None else count(self.last(v.LEDGER), v.POINTS_INSTALLED)
+
+    @property
+    def dropped(self) -> int:
+        """Spans that this process lost."""
+        return self.ledger.dropped if self.ledger is not None else count(self.last(v.LEDGER), v.DROPPED)
+
+    # -- backend ---------------------------------------------------------------------------------------------------
+    @property
+    def backend_name(self) -> str | None:
+        """Storage backend in use, or asked for."""
+        for name, key in ((v.BACKEND_ATTACH, v.BACKEND), (v.BACKEND_CREATE, v.BACKEND), (v.ENGINE_START, v.ASKED_BACKEND)):
+            found = text(self.last(name), key)
+            if found:
+                return found
+        return None
+
+    @property
+    def setup_code(self) -> int | None:
+        """What the store client's setup returned last."""
+        return number(self.last(v.STORE_SETUP), v.CODE)
+
+    @property
+    def registered_bytes(self) -> int:
+        """Bytes of all ranges that the store client accepted."""
+        return sum(count(span, v.BYTES) for span in self.all(v.BUFFER_REGISTER) if number(span, v.CODE) == 0)
+
+    @property
+    def uncovered(self) -> int:
+        """Buffers passed to put and get that no registered range covers: harmless over TCP, a failure over RDMA."""
+        return self.uncovered_puts + self.uncovered_gets
+
+    def backend_state(self) -> tuple[str, list[str]]:
+        """The rung `backend_created` on this rank, and the spans that prove it."""
+        asked = self.backend_name is not None
+        if not asked:
+            start = self.first(v.ENGINE_START)
+            return (NOT_ASKED, [start.span_id]) if start is not None else (UNKNOWN, [])
+        steps = [self.last(v.BACKEND_CREATE), self.last(v.STORE_SETUP), self.last(v.BACKEND_WARMUP), self.last(v.BACKEND_ATTACH)]
+        registers = self.all(v.BUFFER_REGISTER)
+        evidence = [step.span_id for step in (*steps, *registers) if step is not None]
+        create, setup, warmup, attach = steps
+        broken = any(failed(step) for step in steps) or self.setup_code not in (None, 0) or any(number(span, v.CODE) != 0 for span in registers)
+        if broken or failed(self.last(v.ENGINE)):
+            return NO, evidence
+        if create is None and self.first(v.ENGINE) is not None and "backend.create" not in self.blind and self.whole:
+            return NO, evidence
+        if None in (create, setup, warmup, attach) or not registers:
+            return UNKNOWN, evidence
+        return YES, evidence
+
+    @property
+    def whole(self) -> bool:
+        """Whether no span of this process is known to be lost."""
+        return self.dropped == 0
+
+    @property
+    def writes_nothing(self) -> bool:
+        """KV is the same on every rank and another rank writes it."""
+        return flag(self.last(v.BACKEND_ATTACH), v.BACKUP_SKIP)
+
+
+def engines(recording: Recording) -> dict[str, Engine]:
+    """Every process of RECORDING with its own spans, in the order in which they began."""
+    ids: Iterable[str] = {*recording.resources, *recording.ledgers}
+    found = {id_: Engine(id_, recording.resources.get(id_, {}), recording.ledgers.get(id_)) for id_ in sorted(ids, key=_begin)}
+    for span in recording.spans:
+        engine = found.get(span.engine)
+        if engine is None:
+            continue
+        if span.name in PROCESS_SPANS:
+            engine.spans[span.name].append(span)
+        elif span.name == v.STORE_PUT:
+            engine.uncovered_puts += count(span, v.UNCOVERED)
+        elif span.name == v.STORE_GET:
+            engine.uncovered_gets += count(span, v.UNCOVERED)
+    return found
+
+
+def _begin(engine: str) -> tuple[int, str]:
+    start = engine.rpartition(":")[2]
+    return (int(start) if start.isdigit() else 0, engine)

@@ -1,0 +1,94 @@
+"""A recording as a whole: engines, requests on all their ranks, pages, and the store's own counters."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from hicachectl.model.attempt import Attempt, attempts
+from hicachectl.model.engine import NO, NOT_ASKED, PARTIAL, UNKNOWN, YES, Engine, engines
+from hicachectl.model.fingerprints import Fingerprints, fingerprints
+from hicachectl.model.journey import Journey, Rung, found_rung, load_rung, publish_rung, reuse_rung, transfer_rung
+from hicachectl.model.pages import Pages, pages
+from hicachectl.model.take import number
+from hicachectl.model.written import written_rung
+from hicachectl.store import Recording, Span
+from tracers import vocabulary as v
+from tracers.points import ALL
+
+NEEDS: dict[str, set[str]] = defaultdict(set)
+"""Rung -> hook points without which it is unknown."""
+for _point in ALL:
+    for _rung in _point.rungs:
+        NEEDS[_rung].add(_point.id)
+
+
+@dataclass(slots=True)
+class World:
+    """Everything that rules may look at."""
+
+    recording: Recording
+    engines: dict[str, Engine]
+    journeys: list[Journey]
+    pages: Pages
+    prints: Fingerprints
+    samples: list[Span]
+
+    def ladder(self, journey: Journey) -> dict[str, Rung]:
+        """The seven rungs of a journey, unknown where a point that a rung needs is blind or spans were lost."""
+        rungs = {
+            "backend_created": self._backend(journey),
+            "written": written_rung(journey, self.pages),
+            "found": found_rung(journey),
+            "transfer_done": transfer_rung(journey),
+            "published": publish_rung(journey),
+            "loaded_back": load_rung(journey),
+            "prefix_reused": reuse_rung(journey),
+        }
+        engine = journey.attempt.engine
+        blind = set(engine.blind)
+        for name, rung in rungs.items():
+            unproved = rung.state in (NO, NOT_ASKED) and not rung.evidence
+            if blind & NEEDS[name] or (unproved and not engine.whole):
+                rung.state = UNKNOWN
+        return rungs
+
+    def _backend(self, journey: Journey) -> Rung:
+        """The backend of every rank of this request's server."""
+        family = journey.attempt.engine.family
+        ranks = [engine for engine in self.engines.values() if engine.scheduler and engine.family == family] or [journey.attempt.engine]
+        states = [engine.backend_state() for engine in ranks]
+        values = {state for state, _ in states}
+        evidence = [each for _, ids in states for each in ids]
+        if len(ranks) < journey.attempt.engine.tp_size and values == {YES}:
+            return Rung(UNKNOWN, len(ranks), len(ranks), evidence)
+        if len(values) == 1:
+            return Rung(next(iter(values)), len(ranks), len(ranks), evidence)
+        return Rung(PARTIAL if YES in values and NO in values else UNKNOWN, len(ranks), sum(state == YES for state, _ in states), evidence)
+
+    def counted(self, key: str, since_ns: int, until_ns: int) -> int | None:
+        """By how much a counter of the master grew between two times, or None without samples on both sides."""
+        before = [span for span in self.samples if span.end_ns <= since_ns] or self.samples[:1]
+        after = [span for span in self.samples if span.start_ns >= until_ns] or self.samples[-1:]
+        first, last = number(before[-1], key) if before else None, number(after[0], key) if after else None
+        if first is None or last is None or before[-1] is after[0]:
+            return None
+        return max(0, last - first) if last >= first else last
+
+    def certain(self, engine: Engine) -> bool:
+        """Whether nothing of this engine's part of the recording is known to be missing."""
+        return engine.whole and not any(reason.startswith(engine.id) and "dropped" in reason for reason in self.recording.incomplete) and not self.recording.missing
+
+
+def world(recording: Recording) -> World:
+    """Read a recording as a whole."""
+    found = engines(recording)
+    tries = attempts(recording, found)
+    ranks: dict[tuple[tuple[str, int], str, int], list[Attempt]] = defaultdict(list)
+    for attempt in tries:
+        ranks[(attempt.engine.family, attempt.rid, attempt.number)].append(attempt)
+    journeys = [
+        Journey(attempt, ranks[(attempt.engine.family, attempt.rid, attempt.number)])
+        for attempt in tries
+        if attempt.engine.tp_rank == 0 and attempt.engine.pp_rank == 0
+    ]
+    samples = [span for span in recording.spans if span.name == v.STORE_SAMPLE]
+    return World(recording, found, journeys, pages(recording), fingerprints(tries), samples)
