@@ -26,7 +26,7 @@ DEFAULTS = {
     "hicache_storage_prefetch_policy": "wait_complete",
     "enable_cache_report": True,
 }
-WRITTEN_S = 30.0
+PATIENCE_S = 30.0
 
 
 def main():
@@ -61,15 +61,18 @@ def generate(engine, prompt, new=4, rid=None):
 
 def written(engine, objects):
     """Wait until the store has OBJECTS objects of the engine; how many it has."""
-    deadline = time.monotonic() + WRITTEN_S
+    deadline = time.monotonic() + PATIENCE_S
     while len(have := keys()) < objects and time.monotonic() < deadline:
         time.sleep(0.05)
     return {"have": len(have)}
 
 
 def flush(engine):
-    """Empty the device and the host tier."""
-    return {"flushed": engine.flush_cache().success}
+    """Empty the device and the host tier; the engine refuses while it still writes, so ask again."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (done := engine.flush_cache().success) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return {"flushed": done}
 
 
 def wait(engine, seconds):

@@ -52,6 +52,7 @@ def play(
         )
     steps_done = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"do"')]
     assert done.returncode == 0, f"exit {done.returncode}, after {len(steps_done)} steps: {done.stderr[-3000:]}"
+    assert all(step.get("flushed", True) for step in steps_done), "the engine refused to flush"
     return Played(steps_done, done.returncode, done.stderr)
 
 
