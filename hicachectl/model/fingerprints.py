@@ -28,8 +28,8 @@ class Fingerprints:
     blocks: dict[str, list[tuple[Attempt, int]]] = field(default_factory=lambda: defaultdict(list))
 
     def twins(self, own: Attempt, end_token: int, pages: Pages, time_ns: int) -> Iterator[Twin]:
-        """Requests that share the first END_TOKEN tokens as far as whole blocks show, and wrote them under another key by a time."""
-        block = end_token // v.FINGERPRINT_BLOCK - 1
+        """Requests that share the first END_TOKEN tokens, by a block that covers them all, and wrote them under another key by a time."""
+        block = -(-end_token // v.FINGERPRINT_BLOCK) - 1
         digests = own.fingerprint
         if not 0 <= block < len(digests):
             return
