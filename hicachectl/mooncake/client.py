@@ -96,13 +96,7 @@ class TransportRow:
 
 
 TRANSPORTS: tuple[TransportRow, ...] = (
-    TransportRow(
-        re.compile(
-            r"rdma_(?:transport|context|endpoint)\.cpp:\d+\] .*(?:RDMA device|rdma_context|Activated|opened)",
-            re.IGNORECASE,
-        ),
-        "rdma",
-    ),
+    TransportRow(re.compile(r"rdma_context\.cpp:\d+\] RDMA device: "), "rdma"),
     TransportRow(re.compile(r"TcpTransport: listen on port"), "tcp"),
 )
 """The first row that matches rules; the library falls back from rdma to tcp in silence, so what was asked for proves nothing."""

@@ -180,7 +180,7 @@ def query_key(base: str, key: str, timeout: float = DEFAULT_TIMEOUT_S) -> list[C
         if b"OBJECT_NOT_FOUND" not in response.content:
             raise BadInputError(f"{base}/query_key: no such page; is this a Mooncake master's admin port?")
         return None
-    answers = [_mapping(base, "/query_key", line.encode()) for line in _lines(response.text)]
+    answers = [_mapping(base, "/query_key", line.encode()) for line in _lines(response.text) or [""]]
     # 0.3.12 and later wrap the copies in one object; before, each copy was a line of its own.
     return [_copy(value) for answer in answers for value in answer.get("data", [answer])]
 
