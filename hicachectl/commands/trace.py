@@ -13,7 +13,7 @@ from hicachectl.recorder import screen, session
 from hicachectl.store import newest
 from hicachectl.views import live
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 CommandArgument = Annotated[
     list[str], typer.Argument(metavar="-- COMMAND...", help="The command that starts the engine, with its arguments.")
@@ -43,7 +43,7 @@ def trace(command: CommandArgument, run: RunDirOption = None, otlp: OtlpOption =
         sys.stderr.write(
             "hicachectl: HICACHECTL_OFF=1 keeps the tracers out of every process: nothing will be recorded\n"
         )
-    outcome = session.record(command, run=run, otlp=otlp, screen=screen.on(sys.stderr, live.lines), count=None)
+    outcome = session.record(command, run=run, otlp=otlp, screen=screen.on(sys.stderr, live.lines))
     sys.stderr.write(live.ending(outcome, _newest()))
     leave(outcome.code)
 

@@ -3,6 +3,9 @@
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import httpx
 
 from hicachectl.exits import OperatorError
 from hicachectl.mooncake import master
@@ -12,17 +15,23 @@ from tracers import vocabulary as v
 
 EVERY_S = 1.0
 LONGEST_SILENCE_S = 10.0
-"""A sample that equals the one before is written only after this long: nothing happened in between."""
+"""Of samples that are all equal one is written after this long: nothing happened in between."""
+_OUTAGE_S = 5.0
+"""A master that answered before is noted as silent only after this long: at the end it stops a moment before we do."""
 _TIMEOUT_S = 2.0
+_METRICS = {row.name: row.metrics for row in master.SAMPLED}
 COUNTED: Mapping[str, tuple[str, ...]] = {
-    v.SAMPLE_KEYS: ("keys",),
-    v.SAMPLE_EVICTED: ("evicted_keys",),
-    v.SAMPLE_FAILURES: ("put_failures", "get_failures", "exist_failures"),
-    v.SAMPLE_USED: ("used_bytes",),
-    v.SAMPLE_CAPACITY: ("capacity_bytes",),
-    v.SAMPLE_SEGMENTS: ("segments",),
+    v.SAMPLE_KEYS: _METRICS["keys"],
+    v.SAMPLE_EVICTED: _METRICS["evicted_keys"],
+    v.SAMPLE_FAILURES: (*_METRICS["put_failures"], *_METRICS["get_failures"], *_METRICS["exist_failures"]),
+    v.SAMPLE_USED: _METRICS["used_bytes"],
+    v.SAMPLE_CAPACITY: _METRICS["capacity_bytes"],
 }
-"""Attribute of a sample -> the master's counters whose sum it is (`hicachectl.mooncake.master.SAMPLED`)."""
+"""Attribute of a sample -> the master's metrics whose sum it is."""
+
+
+class _NoMasterError(Exception):
+    """What answers is no master."""
 
 
 def master_of(env: Mapping[str, str]) -> tuple[str, int] | None:
@@ -43,13 +52,31 @@ def masters_in(spans: Iterable[Span], env: Mapping[str, str]) -> set[tuple[str, 
     return found
 
 
+@dataclass(slots=True)
+class _Base:
+    """One master: where it is asked, and what it answered last."""
+
+    url: str
+    address: str
+    written: tuple[float, dict[str, int]] | None = None
+    """When a sample was written last, and its values."""
+    held: tuple[int, int, dict[str, int]] | None = None
+    """The newest sample that was not written: start, end, values."""
+    answered: float | None = None
+    """When it answered last."""
+
+
 class Sampler:
-    """A thread that samples every master it was told of, until it is stopped."""
+    """A thread that samples every master it was told of, until it is stopped.
+
+    Of equal samples the first and the last are written, so that a change lies between two samples that are a second apart.
+    """
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._bases: dict[str, str] = {}
-        self._last: dict[str, tuple[float, dict[str, int]]] = {}
+        self._bases: dict[str, _Base] = {}
+        # One client for all: a new one for each question would cost 30 ms of the engine's machine, mostly for certificates.
+        self._client = httpx.Client(timeout=_TIMEOUT_S, trust_env=False, verify=False)  # noqa: S501 - it speaks http only
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -57,9 +84,11 @@ class Sampler:
         """Sample these masters from now on."""
         for address, port in masters:
             try:
-                self._bases[master.base_url(address, port)] = address
+                url = master.base_url(address, port)
             except OperatorError as error:
                 self._journal.fault(str(error))
+            else:
+                self._bases.setdefault(url, _Base(url, address))
         if self._bases and self._thread is None and not self._stop.is_set():
             self._thread = threading.Thread(target=self._run, name="hicachectl-sampler", daemon=True)
             self._thread.start()
@@ -73,23 +102,47 @@ class Sampler:
     def _run(self) -> None:
         while not self._stop.is_set():
             begun = time.monotonic()
-            for base, address in list(self._bases.items()):
-                self._sample(base, address)
+            for base in list(self._bases.values()):
+                self._sample(base)
             self._stop.wait(max(0.1, EVERY_S - (time.monotonic() - begun)))
+        for base in self._bases.values():
+            self._write_held(base)
+        self._client.close()
 
-    def _sample(self, base: str, address: str) -> None:
+    def _sample(self, base: _Base) -> None:
         start = time.time_ns()
         try:
-            told = master.sample(base, timeout=_TIMEOUT_S)
-        except OperatorError as error:
-            self._journal.fault(str(error))
+            values = self._asked(base.url)
+        except (httpx.HTTPError, httpx.InvalidURL, _NoMasterError) as error:
+            if base.answered is None or time.monotonic() - base.answered > _OUTAGE_S:
+                self._journal.fault(f"no sample of the store's master from {base.url}: {error or type(error).__name__}")
             return
+        base.answered = time.monotonic()
+        if base.written and values == base.written[1] and base.answered - base.written[0] < LONGEST_SILENCE_S:
+            base.held = (start, time.time_ns(), values)
+            return
+        self._write_held(base)
+        self._write(base, start, time.time_ns(), values)
+
+    def _asked(self, url: str) -> dict[str, int]:
+        told = master.parse_metrics(self._page(f"{url}/metrics"))
+        if "master_key_count" not in told:
+            raise _NoMasterError("it answers, but not as a Mooncake master")
         values = {key: int(sum(told.get(name, 0) for name in names)) for key, names in COUNTED.items()}
-        at, before = self._last.get(base, (0.0, {}))
-        if values == before and time.monotonic() - at < LONGEST_SILENCE_S:
-            return
-        self._last[base] = (time.monotonic(), values)
-        self._journal.span(v.STORE_SAMPLE, start, time.time_ns(), {v.MASTER: address, **values})
+        return values | {v.SAMPLE_SEGMENTS: len(self._page(f"{url}/get_all_segments").split())}
+
+    def _page(self, url: str) -> str:
+        answer = self._client.get(url)
+        answer.raise_for_status()
+        return answer.text
+
+    def _write_held(self, base: _Base) -> None:
+        if base.held is not None:
+            self._write(base, *base.held)
+
+    def _write(self, base: _Base, start: int, end: int, values: dict[str, int]) -> None:
+        base.held, base.written = None, (time.monotonic(), values)
+        self._journal.span(v.STORE_SAMPLE, start, end, {v.MASTER: base.address, **values})
 
 
 def _port(text: str | None) -> int:

@@ -1,7 +1,7 @@
 """One recording from start to end: COMMAND, the tail of what it writes, the samples beside it."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from hicachectl.exits import UnreachableError, UsageError
 from hicachectl.recorder import folder as folders
 from hicachectl.recorder import interpreter, sampling
 from hicachectl.recorder.child import Child
+from hicachectl.recorder.findings import Findings
 from hicachectl.recorder.interpreter import Plugin
 from hicachectl.recorder.journal import Journal
 from hicachectl.recorder.screen import Screen
@@ -19,9 +20,6 @@ TICK_S = 1.0
 _HOUSEKEEPING_TICKS = 60
 _LAST_LOOKS = 1000
 """How often the tail is read at the end, so that the last summary is of all that was written."""
-
-Count = Callable[[Path], "int | None"]
-"""Findings in a recording, None where they cannot be counted now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +69,7 @@ def check(command: Sequence[str], env: Mapping[str, str]) -> Plugin:
     return state
 
 
-def record(
-    command: Sequence[str], *, run: Path | None, otlp: str | None, screen: Screen, count: Count | None
-) -> Outcome:
+def record(command: Sequence[str], *, run: Path | None, otlp: str | None, screen: Screen) -> Outcome:
     """Run COMMAND with the tracers on and return when it has ended; its recording is in RUN or in a new folder under home."""
     checked = check(command, {**os.environ, **(collector(otlp) if otlp else {})})
     shelf.keep_below()
@@ -86,7 +82,7 @@ def record(
     except UnreachableError:
         folders.drop(folder)
         raise
-    watch = _Watch(folder, env, journal, screen, count)
+    watch = _Watch(folder, env, journal, screen)
     try:
         code = child.wait(watch.tick, TICK_S, screen.release)
     finally:
@@ -98,15 +94,12 @@ def record(
 class _Watch:
     """Looks at the recording about once a second."""
 
-    def __init__(
-        self, folder: Path, env: Mapping[str, str], journal: Journal, screen: Screen, count: Count | None
-    ) -> None:
+    def __init__(self, folder: Path, env: Mapping[str, str], journal: Journal, screen: Screen) -> None:
         self.summary = Summary()
-        self._folder = folder
         self._env = env
         self._journal = journal
         self._screen = screen
-        self._count = count
+        self._findings = Findings(folder)
         self._tail = Tail(folder)
         self._ticks = 0
         self._sampler = sampling.Sampler(journal)
@@ -119,8 +112,8 @@ class _Watch:
         self._look()
         self._journal.save(closed=False)
         if self.summary.engines:
-            if self._count is not None:
-                self.summary.findings = self._count(self._folder)
+            self._findings.update(self.summary.spans)
+            self.summary.findings = self._findings.levels
             self._screen.show(self.summary)
         if self._ticks % _HOUSEKEEPING_TICKS == 0:
             shelf.keep_below()
@@ -135,6 +128,9 @@ class _Watch:
                 break
             self._look()
         self._journal.save(closed=True)
+        if self.summary.engines:
+            self._findings.finish(self.summary.spans)
+            self.summary.findings = self._findings.levels
 
     def _look(self) -> None:
         spans = self._tail.look()

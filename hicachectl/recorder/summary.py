@@ -26,8 +26,8 @@ class Summary:
     computed: int = 0
     pages_written: int = 0
     pages_read: int = 0
-    findings: int | None = None
-    """Findings so far, None where they are not counted."""
+    findings: Mapping[str, int] | None = None
+    """Findings so far by level, None where they are not counted."""
     _matched: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
     _page_size: dict[str, int] = field(default_factory=dict)
     _other_ranks: set[str] = field(default_factory=set)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from hicachectl.exits import BadInputError, UnreachableError
 from hicachectl.store import files, ledger
+from hicachectl.store.completeness import reasons
 from hicachectl.store.ledger import Ledger
 from hicachectl.store.lines import BrokenLineError, Decoder
 from hicachectl.store.shelf import named, newest
@@ -137,30 +138,13 @@ class _Reading:
     def _judge(self) -> None:
         out = self.out
         have = Counter(span.engine for span in out.spans)
-        for engine in sorted(out.resources.keys() | out.ledgers.keys()):
-            out.incomplete += self._judged(engine, have[engine])
+        for sentence, missing in reasons(out.resources, out.ledgers, have):
+            out.incomplete.append(sentence)
+            out.missing += missing
         if out.cut_lines:
             out.incomplete.append(f"{out.cut_lines} last lines end in the middle")
         if out.broken_lines:
             out.incomplete.append(f"{out.broken_lines} lines cannot be read")
-
-    def _judged(self, engine: str, have: int) -> Iterator[str]:
-        found = self.out.ledgers.get(engine)
-        if found is None:
-            yield f"{engine} left no ledger"
-            return
-        open_end = not found.closed and not found.ended_by(self.out.ledgers.values())
-        if open_end and (found.scheduler or found.written or have):
-            yield f"{engine} did not end in order, or still runs: its last spans may be missing"
-        if found.dropped:
-            yield f"{engine} dropped {found.dropped} spans"
-        # What was rotated out counts as written and as dropped.
-        missing = found.written - have - found.dropped
-        if missing > 0:
-            self.out.missing += missing
-            yield f"{engine} wrote {missing} spans that are not in the recording"
-        if found.recording_version > v.RECORDING_VERSION:
-            yield f"{engine} wrote a newer recording (version {found.recording_version}) than this hicachectl knows ({v.RECORDING_VERSION})"
 
 
 def _once(runs: Iterable[Path | str]) -> Iterator[Path | str]:

@@ -94,7 +94,7 @@ def is_being_written(run: Run) -> bool:
     return warm if not found else any(one is None or (not one.closed and (warm or _lives(one))) for one in found)
 
 
-def _is_in_use(path: Path) -> bool:
+def is_in_use(path: Path) -> bool:
     """Whether a process of this host that lives has an open ledger in the recording."""
     found = [ledger.from_file(file) for file in files.ledger_files(path)]
     return any(one is not None and not one.closed and _lives(one) for one in found)
@@ -105,7 +105,7 @@ def delete(run: str | Path) -> Path:
     path = named(run)
     if not path.is_dir() or not files.is_recording(path):
         raise UnreachableError(f"no recording at {path}; `hicachectl runs` lists what there is")
-    if _is_in_use(path):
+    if is_in_use(path):
         raise UsageError(f"{path} is being written: stop the engine first")
     _remove(path)
     return path
@@ -114,7 +114,7 @@ def delete(run: str | Path) -> Path:
 def keep(count: int) -> list[Path]:
     """Remove all but the newest COUNT recordings under the home folder; what is being written stays. Returns what went."""
     runs = list_runs()
-    gone = [run for run in runs[: max(0, len(runs) - count)] if not _is_in_use(run.path)]
+    gone = [run for run in runs[: max(0, len(runs) - count)] if not is_in_use(run.path)]
     for run in gone:
         _remove(run.path)
     return [run.path for run in gone]

@@ -1,6 +1,6 @@
 """The live summary of `trace`, and what it says at the end."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.cells import set_cell_size
@@ -19,7 +19,7 @@ def lines(summary: Summary, width: int | None) -> Sequence[str]:
         f" computed {summary.computed}"
     )
     moved = f"pages written {summary.pages_written}, read {summary.pages_read}"
-    found = "" if summary.findings is None else f"; findings {summary.findings}"
+    found = f"; findings: {_findings(summary.findings)}" if summary.findings is not None else ""
     if width is None:
         return [f"hicachectl: so far {asked}; {tokens}; {moved}{found}"]
     first = f"hicachectl, so far: {asked}; {moved}{found}"
@@ -39,9 +39,17 @@ def ending(outcome: Outcome, newest: Path | None) -> str:
             f"recorded {summary.requests} requests, {summary.spans} spans of {len(summary.engines)} engine processes"
             f" in {one_line(str(outcome.folder))}"
         )
+        if summary.findings is not None:
+            text.append(f"findings: {_findings(summary.findings)}")
         run = "" if outcome.folder == newest else f" {one_line(str(outcome.folder))}"
         text.append(f"read it with: hicachectl explain{run}")
     return "".join(f"hicachectl: {line}\n" for line in text)
+
+
+def _findings(levels: Mapping[str, int]) -> str:
+    return (
+        ", ".join(f"{levels[level]} {level}" for level in ("error", "warning", "info") if levels.get(level)) or "none"
+    )
 
 
 def _nothing(outcome: Outcome) -> str:

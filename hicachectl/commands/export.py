@@ -1,0 +1,63 @@
+"""`hicachectl export`: sends or converts a recording."""
+
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from hicachectl.exits import UsageError, one_line
+from hicachectl.export import otlp, sending
+from hicachectl.store import files, named
+
+app = typer.Typer(add_completion=False)
+
+
+class Format(str, Enum):
+    """What a recording can become."""
+
+    otlp = "otlp"
+    perfetto = "perfetto"
+
+
+RunsArgument = Annotated[
+    list[str], typer.Argument(metavar="RUN...", help="Recordings: folders or files, '-' for stdin.")
+]
+ToOption = Annotated[
+    Format,
+    typer.Option(
+        "--to",
+        help="otlp: for a collector, or lines of OTLP/JSON. perfetto: Chrome's trace events for ui.perfetto.dev.",
+    ),
+]
+TargetOption = Annotated[
+    Optional[str],
+    typer.Option(
+        "--target",
+        metavar="URL|FILE",
+        help="A collector (http://HOST:4318, grpc://HOST:4317; otlp only) or a file. Default: stdout.",
+    ),
+]
+
+
+@app.command()
+def export(runs: RunsArgument, to: ToOption, target: TargetOption = None) -> None:
+    """Send a recording to a collector, or convert it.
+
+    Example:   hicachectl export RUN --to perfetto --target run.json
+
+    Example:   hicachectl export RUN --to otlp --target http://localhost:4318
+    """
+    sources: list[Path | str] = [run if run == files.STDIN else named(run) for run in runs]
+    if target is not None and otlp.is_collector(target):
+        if to is not Format.otlp:
+            raise UsageError(f"--to {to.value} writes a file: --target must be one, not {target}")
+        sent, refused = sending.to_collector(sources, target)
+        sys.stderr.write(
+            f"sent {sent} spans to {one_line(target)}" + (f", {refused} of them refused" if refused else "") + "\n"
+        )
+        return
+    with sending.written(target) as out:
+        count = sending.otlp_lines(sources, out) if to is Format.otlp else sending.trace_events(sources, out)
+    sys.stderr.write(f"wrote {count} spans" + (f" to {one_line(target)}" if target else "") + "\n")

@@ -1,0 +1,1 @@
+"""Recordings in other formats, one file a format, and to where they are sent."""

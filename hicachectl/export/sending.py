@@ -1,0 +1,74 @@
+"""Where an export goes: standard output, a file that appears whole, or a collector."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from hicachectl import store
+from hicachectl.exits import UnreachableError
+from hicachectl.export import lines, otlp, perfetto
+
+
+def otlp_lines(runs: Sequence[Path | str], out: BinaryIO) -> int:
+    """Write the requests of RUNS to OUT, a line each; the number of spans."""
+    total = 0
+    for line, count in lines.requests(runs):
+        out.write(line + b"\n")
+        total += count
+    return total
+
+
+def to_collector(runs: Sequence[Path | str], target: str) -> tuple[int, int]:
+    """Send the requests of RUNS to the collector at TARGET: (spans sent, spans that it refused)."""
+    sent = refused = 0
+    with otlp.collector(target) as send:
+        for line, count in lines.requests(runs):
+            refused += send(line)
+            sent += count
+    return sent, refused
+
+
+def trace_events(runs: Sequence[Path | str], out: BinaryIO) -> int:
+    """Write RUNS to OUT as one document of trace events, an event a line; the number of spans."""
+    recording = store.read(runs)
+    encode = msgspec.json.encode
+    out.write(b'{"displayTimeUnit":"ms","traceEvents":[\n')
+    out.writelines(_separated(encode(event) for event in perfetto.events(recording)))
+    out.write(b"\n]}\n")
+    return len(recording.spans)
+
+
+@contextmanager
+def written(target: str | None) -> Iterator[BinaryIO]:
+    """Standard output, or the file TARGET, which takes its name only when all of it is there."""
+    if target is None or target == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    path = Path(target)
+    try:
+        number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise UnreachableError(f"cannot write {target}: {error.strerror}") from error
+    try:
+        with os.fdopen(number, "wb") as stream:
+            yield stream
+        Path(name).replace(path)
+    except OSError as error:
+        raise UnreachableError(f"cannot write {target}: {error.strerror}") from error
+    finally:
+        with suppress(OSError):
+            Path(name).unlink(missing_ok=True)
+
+
+def _separated(parts: Iterable[bytes]) -> Iterator[bytes]:
+    before = b""
+    for part in parts:
+        yield before + part
+        before = b",\n"

@@ -1,0 +1,35 @@
+"""Whether a recording can be trusted to be all that happened, and one sentence for each reason why not."""
+
+from collections.abc import Collection, Iterator, Mapping
+
+from hicachectl.store.ledger import Ledger
+from tracers.vocabulary import RECORDING_VERSION
+
+
+def reasons(
+    engines: Collection[str], ledgers: Mapping[str, Ledger], have: Mapping[str, int]
+) -> Iterator[tuple[str, int]]:
+    """For each of ENGINES what its ledger says against the spans that are there (HAVE): (sentence, spans missing)."""
+    for engine in sorted({*engines, *ledgers}):
+        found = ledgers.get(engine)
+        if found is None:
+            yield f"{engine} left no ledger", 0
+        else:
+            yield from _of(engine, found, ledgers, have.get(engine, 0))
+
+
+def _of(engine: str, found: Ledger, ledgers: Mapping[str, Ledger], have: int) -> Iterator[tuple[str, int]]:
+    open_end = not found.closed and not found.ended_by(ledgers.values())
+    if open_end and (found.scheduler or found.written or have):
+        yield f"{engine} did not end in order, or still runs: its last spans may be missing", 0
+    if found.dropped:
+        yield f"{engine} dropped {found.dropped} spans", 0
+    # What was rotated out counts as written and as dropped.
+    missing = found.written - have - found.dropped
+    if missing > 0:
+        yield f"{engine} wrote {missing} spans that are not in the recording", missing
+    if found.recording_version > RECORDING_VERSION:
+        yield (
+            f"{engine} wrote a newer recording (version {found.recording_version}) than this hicachectl knows ({RECORDING_VERSION})",
+            0,
+        )

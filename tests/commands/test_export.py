@@ -1,0 +1,71 @@
+"""`hicachectl export` from outside."""
+
+import json
+from pathlib import Path
+
+from invoke import hicachectl
+from recordings import Recording
+
+from hicachectl import store
+from tracers import vocabulary as v
+
+
+def run(folder: Path) -> Path:
+    """A recording of two engines."""
+    made = Recording()
+    for pid in (1, 2):
+        made.engine(pid=pid).span(v.PREFILL, pid, pid + 1, rid="a")
+    return made.write(folder)
+
+
+def test_otlp_on_stdout_reads_as_the_recording_does(tmp_path: Path) -> None:
+    """Lines of OTLP/JSON; a line that cannot be read is left out, and talk goes to stderr."""
+    folder = run(tmp_path / "run")
+    file = next(folder.glob("spans-host-a-1-*"))
+    file.write_text("broken\n" + file.read_text())
+    done = hicachectl("export", str(folder), "--to", "otlp")
+    assert done.returncode == 0
+    assert done.stderr == "wrote 2 spans\n"
+    (tmp_path / "copy.jsonl").write_text(done.stdout)
+    there, here = store.read([tmp_path / "copy.jsonl"]), store.read([folder])
+    assert [span.span_id for span in there.spans] == [span.span_id for span in here.spans]
+    assert there.broken_lines == 0
+
+
+def test_perfetto_in_a_file_is_one_document(tmp_path: Path) -> None:
+    """The file is JSON that a viewer opens; nothing else is left in its folder."""
+    target = tmp_path / "out" / "trace.json"
+    target.parent.mkdir()
+    done = hicachectl("export", str(run(tmp_path / "run")), "--to", "perfetto", "--target", str(target))
+    assert (done.returncode, done.stdout) == (0, "")
+    document = json.loads(target.read_text())
+    assert sum(event["ph"] == "X" for event in document["traceEvents"]) == 2
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_stdin_can_be_exported(tmp_path: Path) -> None:
+    """`-` reads lines from standard input."""
+    text = next(run(tmp_path / "run").glob("spans-*")).read_bytes()
+    done = hicachectl("export", "-", "--to", "perfetto", stdin=text)
+    assert sum(event["ph"] == "X" for event in json.loads(done.stdout)["traceEvents"]) == 1
+
+
+def test_wrong_input_gets_the_contracts_exit_code(tmp_path: Path) -> None:
+    """Usage 2, not there or not reachable 3, unreadable 4; a file that was there before stays."""
+    folder = run(tmp_path / "run")
+    (tmp_path / "bad.jsonl").write_text("nonsense\n")
+    (tmp_path / "kept.json").write_text("before")
+    for code, words in (
+        (2, [str(folder), "--to", "parquet"]),
+        (2, [str(folder)]),
+        (2, [str(folder), "--to", "perfetto", "--target", "http://localhost:4318"]),
+        (3, ["/no/run", "--to", "otlp"]),
+        (3, [str(folder), "--to", "otlp", "--target", "http://127.0.0.1:1"]),
+        (3, [str(folder), "--to", "otlp", "--target", "/no/folder/file"]),
+        (4, [str(tmp_path / "bad.jsonl"), "--to", "perfetto", "--target", str(tmp_path / "kept.json")]),
+        (4, [str(tmp_path / "bad.jsonl"), "--to", "otlp"]),
+    ):
+        done = hicachectl("export", *words)
+        assert done.returncode == code, done.stderr
+        assert "Traceback" not in done.stderr
+    assert (tmp_path / "kept.json").read_text() == "before"

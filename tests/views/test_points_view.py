@@ -1,0 +1,46 @@
+"""Hook points as text."""
+
+from hicachectl.store import Ledger, LedgerPoint
+from hicachectl.views import points as view
+
+
+def ledger(*points: LedgerPoint, scheduler: bool = True, pid: int = 1) -> Ledger:
+    """The ledger of a process."""
+    return Ledger(engine=f"h:{pid}:2", host="h", pid=pid, scheduler=scheduler, points=list(points))
+
+
+def test_missing_and_changed_points_come_first() -> None:
+    """What needs to be looked at is on top; points with faults lead their state."""
+    rows = view.seen(
+        [
+            ledger(
+                LedgerPoint("a", state="installed"),
+                LedgerPoint("b", state="waiting"),
+                LedgerPoint("c", state="installed", faults=2),
+                LedgerPoint("d", state="changed"),
+                LedgerPoint("e", state="missing"),
+                LedgerPoint("f", state="retired"),
+            )
+        ]
+    )
+    assert [row.point.id for row in rows] == ["e", "d", "f", "b", "c", "a"]
+
+
+def test_a_point_with_several_targets_is_one_row() -> None:
+    """Two classes may carry a point; the one that is there counts."""
+    rows = view.seen(
+        [ledger(LedgerPoint("a", "x", "missing"), LedgerPoint("a", "y", "installed"), LedgerPoint("a", "z", "waiting"))]
+    )
+    assert [(row.point.target, row.state) for row in rows] == [("y", "installed")]
+
+
+def test_a_process_without_a_scheduler_shows_only_what_landed() -> None:
+    """A tokenizer waits for modules that it will never import: that is not worth a row."""
+    rows = view.seen([ledger(LedgerPoint("a", state="waiting"), LedgerPoint("b", state="installed"), scheduler=False)])
+    assert [row.point.id for row in rows] == ["b"]
+
+
+def test_a_process_is_counted_in_a_sentence() -> None:
+    """What is on, what is not, what was written and lost."""
+    told = ledger(LedgerPoint("a", state="installed"), LedgerPoint("b", state="missing"))
+    assert view.counted(told) == "h:1:2: 1 points on, 1 missing; 0 spans written, 0 dropped"
