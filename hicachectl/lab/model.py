@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from hicachectl.exits import UnreachableError
+
 CONFIG: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -26,8 +28,11 @@ CONFIG: dict[str, Any] = {
 
 
 def write(folder: Path) -> Path:
-    """Write the model into FOLDER, made where absent; the path of its one file."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write the model into FOLDER, made where absent; the path of its one file. UnreachableError where that is not possible."""
     path = folder / "config.json"
-    path.write_text(json.dumps(CONFIG, indent=2) + "\n")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(CONFIG, indent=2) + "\n")
+    except OSError as error:
+        raise UnreachableError(f"the model cannot be written to {path}: {error.strerror}") from error
     return path

@@ -46,12 +46,11 @@ _COPYING: tuple[tuple[Release, Release, str], ...] = (
     (_SPLIT, NEVER, "pool_host.unified"),
 )
 _PINNING = ("_cuda_host_register", "_cuda_host_unregister")
-_STREAMING = (
-    "sglang.srt.managers.cache_controller",
-    f"{_CACHE}.hybrid_cache.hybrid_cache_controller",
-    f"{_CACHE}.l2_transfer",
+_STREAMING: tuple[tuple[Release, Release, str], ...] = (
+    (ALWAYS, NEVER, "sglang.srt.managers.cache_controller"),
+    (ALWAYS, _SPLIT, f"{_CACHE}.hybrid_cache.hybrid_cache_controller"),
+    (_SPLIT, NEVER, f"{_CACHE}.l2_transfer"),
 )
-
 _KERNELS_REFUSE = Release.of("0.5.15")
 
 ROWS: tuple[Row, ...] = (
@@ -61,7 +60,7 @@ ROWS: tuple[Row, ...] = (
         for copy in _COPIES
     ),
     *(Row(ALWAYS, NEVER, f"{_CACHE}.pool_host.common", name, _instead(device.pinned_nothing)) for name in _PINNING),
-    *(Row(ALWAYS, NEVER, module, "device_module", device.cpu_where_cuda) for module in _STREAMING),
+    *(Row(since, until, module, "device_module", device.cpu_where_cuda) for since, until, module in _STREAMING),
     Row(ALWAYS, NEVER, "sglang.srt.distributed.parallel_state", "GroupCoordinator.__init__", device.without_nccl),
     Row(
         ALWAYS,
