@@ -14,7 +14,9 @@ from tracers import vocabulary as v
 def judge(world: World) -> Iterator[Finding]:
     """One finding for each scheduler whose backend failed: the first step that did."""
     for engine in world.engines.values():
-        if engine.scheduler and engine.backend_state()[0] == NO:
+        tried = engine.last(v.BACKEND_CREATE) or engine.last(v.BACKEND_ATTACH)
+        # A scheduler that failed before it came to its backend says nothing of the backend.
+        if engine.scheduler and tried is not None and engine.backend_state()[0] == NO:
             yield _first_fault(engine)
 
 
