@@ -6,13 +6,15 @@ import importlib
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import httpx
 import msgspec
 
 from hicachectl.exits import BadInputError, UnreachableError, UsageError, one_line
+
+if TYPE_CHECKING:
+    import httpx
 
 TIMEOUT_S = 10.0
 TRIES = 5
@@ -36,6 +38,8 @@ def collector(target: str) -> Iterator[Send]:
     """A way to send to the collector at TARGET: http(s)://HOST:4318, with or without a path, or grpc(s)://HOST:4317."""
     scheme = urlsplit(target).scheme
     if scheme in ("http", "https"):
+        import httpx  # noqa: PLC0415 - slow to import, and of no use to a file
+
         with httpx.Client(timeout=TIMEOUT_S) as client:
             yield lambda body: _post(client, _endpoint(target), body)
     elif scheme in ("grpc", "grpcs"):
@@ -56,7 +60,9 @@ def _endpoint(target: str) -> str:
     return target if parts.path.strip("/") else target.rstrip("/") + _PATH
 
 
-def _post(client: httpx.Client, url: str, body: bytes) -> int:
+def _post(client: "httpx.Client", url: str, body: bytes) -> int:
+    import httpx  # noqa: PLC0415
+
     for attempt in range(TRIES):
         try:
             answer = client.post(url, content=body, headers={"content-type": "application/json"})
@@ -73,7 +79,7 @@ def _post(client: httpx.Client, url: str, body: bytes) -> int:
     return _refused(answer.content)
 
 
-def _pause(answer: httpx.Response, attempt: int) -> float:
+def _pause(answer: "httpx.Response", attempt: int) -> float:
     told = answer.headers.get("retry-after", "")
     return min(float(told), TIMEOUT_S) if told.isdecimal() else float(0.2 * 2**attempt)
 
