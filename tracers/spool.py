@@ -107,6 +107,9 @@ class Spool:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout=1.0)
         self.ledger.closed = True
+        if not self.ledger.scheduler and self.ended_ms is None:
+            # A parent that ends in order has ended its schedulers, which may have been killed.
+            self.ended_ms = time.time_ns() // 1_000_000
         self.flush(final=True)
 
     def _run(self) -> None:

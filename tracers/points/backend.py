@@ -14,6 +14,7 @@ STORE = "sglang.srt.mem_cache.storage.mooncake_store.mooncake_store:MooncakeStor
 STORE_BASE = "sglang.srt.mem_cache.storage.mooncake_store.mooncake_store:MooncakeBaseStore"
 FACTORY = "sglang.srt.mem_cache.storage.backend_factory:StorageBackendFactory"
 ENTRY = "sglang.srt.entrypoints.engine:Engine"
+SIGNALS = "sglang.srt.managers.tokenizer_manager:SignalHandler"
 SERVER = "sglang.srt.entrypoints.http_server"
 BUILT = ("backend_created",)
 
@@ -47,7 +48,7 @@ POINTS: tuple[Point, ...] = (
         id="engine.shutdown",
         layer="process",
         doc="the parent ends its schedulers in order",
-        targets=(Target(f"{ENTRY}.shutdown", ("self",)),),
+        targets=(Target(f"{ENTRY}.shutdown", ("self",)), Target(f"{SIGNALS}.sigterm_handler", ("self", "signum", "frame"))),
         before=process.parent_ends,
     ),
     Point(
