@@ -18,9 +18,9 @@ from hicachectl.release import Release
 PRESENT = 1
 DEFAULT_THRESHOLD = 256
 POLICIES: Mapping[str, str] = {
-    "best_effort": "takes what has come by the time the request is first looked at",
-    "timeout": "waits for it at most {deadline:.2g} s",
-    "wait_complete": "waits until all of it has come",
+    "best_effort": "takes those that have come by the time the request is first looked at",
+    "timeout": "waits for them at most {deadline:.2g} s",
+    "wait_complete": "waits until all have come",
 }
 """What `--hicache-storage-prefetch-policy` means for a fetch that has begun."""
 
@@ -48,11 +48,13 @@ class Presence:
     page_keys: Sequence[str]
     answers: Sequence[Sequence[int]]
     windows: Mapping[str, int] = field(default_factory=dict)
+    recorded_layout: Layout | None = None
+    """The objects of a page where a recording tells them; otherwise the shape does."""
 
     @cached_property
     def layout(self) -> Layout:
         """The objects of a page."""
-        return layout(self.shape)
+        return self.recorded_layout or layout(self.shape)
 
     def complete(self, page: int) -> bool:
         """Whether a page has all objects that every page must have."""
@@ -199,7 +201,7 @@ def engine_would(presence: Presence, tokens: int, threshold: int = DEFAULT_THRES
         prefetch=True,
         tokens=hit_tokens,
         code=code,
-        why=f"{found}, at or above the threshold of {least}: they are fetched{rest}",
+        why=f"{found}, at or above the threshold of {least}{rest}",
     )
 
 

@@ -133,7 +133,7 @@ def test_bigram_looks_up_one_unit_less() -> None:
     [
         ("0.5.14", "timeout", "2 s"),
         ("0.5.23", "timeout", "1.1 s"),
-        ("0.5.14", "best_effort", "has come"),
+        ("0.5.14", "best_effort", "have come"),
         ("0.5.14", "wait_complete", "until all"),
     ],
 )

@@ -1,0 +1,155 @@
+"""Which keys are in a live store, asked in the gentlest way that its release has.
+
+What each way does to the objects: `ExistKey`, `GetAllKeys` in Mooncake's `mooncake-store/src/master_service.cpp`, and
+`/batch_query_keys` in `master_admin_service.cpp` and its predecessors, at 0.3.11.post1 and 0.3.12.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from hicachectl.exits import OperatorError, UnreachableError, UsageError
+from hicachectl.mooncake import client, errors, master
+
+LISTING_MOST = 500_000
+"""Keys of a store up to which the master is asked for all of them: about 50 MB."""
+QUERY_BATCH = 100
+"""Keys of one `/batch_query_keys`: its argument stays below 16 KiB with the longest keys of SGLang's."""
+
+
+class Way(str, Enum):
+    """How the store is asked."""
+
+    auto = "auto"
+    query = "query"
+    listing = "listing"
+    client = "client"
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a way of asking does to the store, and what its answer does not tell."""
+
+    way: Way
+    side_effects: tuple[str, ...]
+    remark: str = ""
+
+
+EFFECTS: dict[Way, Effect] = {
+    Way.query: Effect(Way.query, ()),
+    Way.listing: Effect(
+        Way.listing,
+        (),
+        "the master lists an object from the start of its put on: one whose put has not ended counts as present",
+    ),
+    Way.client: Effect(
+        Way.client,
+        (
+            "a lease on every object that exists: until it ends (5 s up to Mooncake 0.3.11, 10 s later, by default) the object is neither evicted nor removed without force",
+        ),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the store is: its master's admin port (None: not known), and how a client of its own would connect."""
+
+    admin: str | None
+    settings: client.ClientSettings
+    timeout: float = client.CALL_TIMEOUT_S
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """1, 0 or a negative code for each key asked, in order; how they were had, and what that did to the store."""
+
+    codes: list[int]
+    effect: Effect
+    releases: str = ""
+
+
+def exists(keys: Sequence[str], place: Place, way: Way = Way.auto) -> Answers:
+    """Ask for KEYS; UnreachableError where nothing answers, or where the store answers nothing but failures."""
+    if way is Way.auto:
+        way, dialect = _chosen(keys, place)
+    else:
+        dialect = master.health(_admin(place), place.timeout).dialect if way is not Way.client else None
+    if way is Way.query and dialect is not None and not dialect.batch_query_is_read_only:
+        raise UsageError(
+            f"the master at {place.admin} is of a release before 0.3.12, whose /batch_query_keys is not read-only: use --lookup listing or client"
+        )
+    codes = _ASKED[way](keys, place)
+    return Answers(codes, EFFECTS[way], dialect.releases if dialect else "")
+
+
+def listed(place: Place) -> list[str] | None:
+    """Every key of the store, without a lease; None where they are too many or the admin port does not answer."""
+    try:
+        base = _admin(place)
+        if master.metrics(base, place.timeout)["master_key_count"] > LISTING_MOST:
+            return None
+        return master.keys(base, place.timeout)
+    except OperatorError:
+        return None
+
+
+def _chosen(keys: Sequence[str], place: Place) -> tuple[Way, master.Dialect | None]:
+    """The gentlest way that can answer: read-only queries, the whole list, and only then a client, which takes leases."""
+    if place.settings.tenant_id:
+        return Way.client, None  # the admin port tells of the default tenant alone
+    try:
+        base = _admin(place)
+        found = master.health(base, place.timeout)
+        if found.service_ready is False:
+            raise UnreachableError(
+                f"the master at {base} does not serve ({found.role or 'no role'}): ask /leader for the one that does"
+            )
+        if found.dialect.batch_query_is_read_only and not any("," in key for key in keys):
+            return Way.query, found.dialect
+        if master.metrics(base, place.timeout)["master_key_count"] <= LISTING_MOST:
+            return Way.listing, found.dialect
+    except OperatorError:
+        return Way.client, None
+    return Way.client, found.dialect
+
+
+def _admin(place: Place) -> str:
+    if place.admin is None:
+        raise UnreachableError(
+            f"the admin port of {place.settings.master_server_address} is not known: give --admin http://HOST:PORT"
+        )
+    return place.admin
+
+
+def _by_query(keys: Sequence[str], place: Place) -> list[int]:
+    codes = []
+    for start in range(0, len(keys), QUERY_BATCH):
+        batch = keys[start : start + QUERY_BATCH]
+        copies = master.batch_query_keys(_admin(place), batch, place.timeout)
+        codes += [int(copies[key] is not None) for key in batch]
+    return codes
+
+
+def _by_listing(keys: Sequence[str], place: Place) -> list[int]:
+    there = set(master.keys(_admin(place), place.timeout))
+    return [int(key in there) for key in keys]
+
+
+def _by_client(keys: Sequence[str], place: Place) -> list[int]:
+    with client.connected(place.settings, place.timeout) as session:
+        codes = session.batch_is_exist(keys)
+    if codes and all(code < 0 for code in codes):
+        row = errors.store(codes[0])
+        said = f"{row.name}: {row.meaning} {row.check}" if row else "a number of no known meaning"
+        raise UnreachableError(
+            f"the store at {place.settings.master_server_address} answers every look-up with {codes[0]}, {said}"
+        )
+    return codes
+
+
+_ASKED: dict[Way, Callable[[Sequence[str], Place], list[int]]] = {
+    Way.query: _by_query,
+    Way.listing: _by_listing,
+    Way.client: _by_client,
+}

@@ -1,0 +1,1 @@
+"""Asking a running SGLang server what it is."""
