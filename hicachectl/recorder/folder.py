@@ -17,7 +17,10 @@ _HIDDEN = "***"
 
 
 def make(asked: Path | None) -> Path:
-    """An empty folder: ASKED, or a new one under the home folder. UsageError where ASKED is not empty."""
+    """An empty folder: ASKED, or a new one under the home folder, which is brought below its bound first.
+
+    UsageError where ASKED is not empty.
+    """
     try:
         return _named(asked.absolute()) if asked is not None else _under_home()
     except OSError as error:
@@ -77,6 +80,7 @@ def _named(folder: Path) -> Path:
 
 def _under_home() -> Path:
     home = shelf.home()
+    shelf.keep_below()
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     while True:
         folder = home / shelf.new_name(time.time_ns() // 1_000_000)

@@ -72,7 +72,7 @@ def check(command: Sequence[str], env: Mapping[str, str]) -> Plugin:
 def record(command: Sequence[str], *, run: Path | None, otlp: str | None, screen: Screen) -> Outcome:
     """Run COMMAND with the tracers on and return when it has ended; its recording is in RUN or in a new folder under home."""
     checked = check(command, {**os.environ, **(collector(otlp) if otlp else {})})
-    shelf.keep_below()
+    shelf.bound()  # a wrong one is said before anything starts
     folder = folders.make(run)
     env = environment(os.environ, folder, otlp)
     try:

@@ -72,16 +72,19 @@ class Span(Struct, gc=False, eq=False):
         return max(0, self.end_ns - self.start_ns)
 
 
-class _Values(Struct, gc=False):
-    values: list["_AnyValue"] = []
-
-
-class _AnyValue(Struct, gc=False):
+class _Scalar(Struct, gc=False):
     stringValue: str | UnsetType = UNSET  # noqa: N815 - the names of OTLP/JSON
     intValue: int | UnsetType = UNSET  # noqa: N815
-    arrayValue: _Values | UnsetType = UNSET  # noqa: N815
     boolValue: bool | UnsetType = UNSET  # noqa: N815
     doubleValue: float | UnsetType = UNSET  # noqa: N815
+
+
+class _Values(Struct, gc=False):
+    values: list[_Scalar] = []
+
+
+class _AnyValue(_Scalar, gc=False):
+    arrayValue: _Values | UnsetType = UNSET  # noqa: N815
 
 
 class _KeyValue(Struct, gc=False):
@@ -124,17 +127,19 @@ def _readable(raw: Raw | bytes) -> Iterator[_KeyValue]:
 
 
 def _plain(value: _AnyValue) -> Value | None:
+    if value.arrayValue is UNSET:
+        return _scalar(value)
+    return [one for one in map(_scalar, value.arrayValue.values) if one is not None]
+
+
+def _scalar(value: _Scalar) -> str | int | float | bool | None:
     if value.stringValue is not UNSET:
         return value.stringValue
     if value.intValue is not UNSET:
         return value.intValue
-    if value.arrayValue is not UNSET:
-        return [_plain(one) for one in value.arrayValue.values]
     if value.boolValue is not UNSET:
         return value.boolValue
-    if value.doubleValue is not UNSET:
-        return value.doubleValue
-    return None
+    return value.doubleValue if value.doubleValue is not UNSET else None
 
 
 def normal_id(text: str) -> str:

@@ -53,7 +53,7 @@ def test_ticks_come_while_it_runs_and_the_mask_returns() -> None:
 def test_the_child_begins_with_the_signals_of_a_fresh_process(tmp_path: Path) -> None:
     """No blocked signals, and no SIGPIPE ignored by Python, reach COMMAND."""
     file = tmp_path / "status"
-    assert run("sh", "-c", f"grep -E '^Sig(Blk|Ign)' /proc/$$/status > {file}") == 0
+    assert run("sh", "-c", f"exec grep -E '^Sig(Blk|Ign)' /proc/self/status > {file}") == 0
     told = dict(line.split() for line in file.read_text().splitlines())
     assert int(told["SigBlk:"], 16) == 0
     assert not int(told["SigIgn:"], 16) & (1 << (signal.SIGPIPE - 1))
