@@ -59,6 +59,13 @@ def generate(engine, prompt, new=4, rid=None):
     }
 
 
+def together(engine, prompts, rids, new=4):
+    """Several requests at once; what each of them answered."""
+    sampling = {"max_new_tokens": new, "temperature": 0, "ignore_eos": True}
+    answers = engine.generate(input_ids=prompts, sampling_params=sampling, rid=rids)
+    return {"answers": [{"rid": a["meta_info"]["id"], "output": a["output_ids"], "cached_tokens": a["meta_info"]["cached_tokens"]} for a in answers]}
+
+
 def written(engine, objects):
     """Wait until the store has OBJECTS objects of the engine; how many it has."""
     deadline = time.monotonic() + PATIENCE_S
@@ -101,6 +108,7 @@ def list_keys(engine):
 
 STEPS = {
     "generate": generate,
+    "together": together,
     "written": written,
     "flush": flush,
     "wait": wait,

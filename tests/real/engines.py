@@ -66,6 +66,11 @@ def generate(prompt: Sequence[int], **options: Any) -> Step:
     return {"do": "generate", "prompt": list(prompt), **options}
 
 
+def together(prompts: Mapping[str, Sequence[int]], **options: Any) -> Step:
+    """Send several prompts at once, by request id."""
+    return {"do": "together", "prompts": [list(prompt) for prompt in prompts.values()], "rids": list(prompts), **options}
+
+
 def written(objects: int) -> Step:
     """Wait until that many objects are in the store."""
     return {"do": "written", "objects": objects}
