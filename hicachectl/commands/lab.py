@@ -15,7 +15,11 @@ from hicachectl.exits import leave
 from hicachectl.lab import beside, environment, model, store
 from hicachectl.options import Output, OutputOption
 
-app = typer.Typer(no_args_is_help=True, help="A local store and a tiny model, to run the real engine on this machine.")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="A local store and a tiny model, to run the real engine on this machine.\n\nExample:   hicachectl lab exec -- python my_engine.py",
+)
 
 SegmentOption = Annotated[
     int,
@@ -27,13 +31,15 @@ SegmentOption = Annotated[
 
 @app.command("store")
 def run_store(segment: SegmentOption = store.SEGMENT, output: OutputOption = Output.table) -> None:
-    """Keep a store running until Ctrl-C; print the settings that an engine needs to use it.
+    """Keep a store running until Ctrl-C; print what `lab exec` would give an engine, as lines for a shell.
 
-    Example:   hicachectl lab store > store.env &   then   . ./store.env
+    Example:   hicachectl lab store > store.env   and in another terminal   . ./store.env && python my_engine.py
     """
     signal.signal(signal.SIGTERM, _end)
     with store.running(segment) as running:
-        settings = running.environment()
+        folder = running.keeper.scratch / "model"
+        model.write(folder)
+        settings = environment.for_command({}, running.environment(), folder)
         if output is Output.json:
             document = {
                 "schema": "hicachectl/lab-store/1",
@@ -53,12 +59,15 @@ def run_store(segment: SegmentOption = store.SEGMENT, output: OutputOption = Out
 @app.command("model")
 def write_model(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write; made where absent.")],
+    output: OutputOption = Output.table,
 ) -> None:
     """Write the tiny model: one file that SGLang takes for a Llama, weights made up at load.
 
     Example:   hicachectl lab model /tmp/tiny
     """
-    print(model.write(folder))
+    path = model.write(folder)
+    document = {"schema": "hicachectl/lab-model/1", "model": str(folder.absolute()), "file": str(path.absolute())}
+    print(json.dumps(document) if output is Output.json else path)
 
 
 @app.command("exec", context_settings={"allow_interspersed_args": False})

@@ -29,7 +29,12 @@ KERNELS = Path(__file__).parent / "stand_ins" / "kernels"
 def for_command(outer: Mapping[str, str], store: Mapping[str, str], model: Path) -> dict[str, str]:
     """OUTER with what an engine needs to use STORE and MODEL, and, on a machine without a GPU, to run there."""
     inner = {name: value for name, value in outer.items() if name not in OTHER_STORES}
-    inner |= {**store, SWITCH: "1", MODEL: str(model), PROVIDES: "\n".join(f"{name}={value}" for name, value in store.items())}
+    inner |= {
+        **store,
+        SWITCH: "1",
+        MODEL: str(model),
+        PROVIDES: "\n".join(f"{name}={value}" for name, value in store.items()),
+    }
     if not gpu.present():
         inner = {**UNLESS_SET, **inner, **WITHOUT_GPU}
         if _kernels_refuse():

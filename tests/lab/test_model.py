@@ -18,6 +18,12 @@ def test_lab_model_writes_a_folder_that_names_a_llama(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "a" / "b").iterdir()] == ["config.json"]
 
 
+def test_as_json_it_is_one_document(tmp_path: Path) -> None:
+    """Absolute paths under the command's schema."""
+    found = invoke.document(invoke.hicachectl("lab", "model", str(tmp_path), "-o", "json"))
+    assert found == {"schema": "hicachectl/lab-model/1", "model": str(tmp_path), "file": f"{tmp_path}/config.json"}
+
+
 def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
     """Exit 3, the path, no traceback."""
     (tmp_path / "file").touch()

@@ -172,20 +172,30 @@ def test_a_store_does_not_outlive_its_keeper(holder: tuple[subprocess.Popen[byte
     shutil.rmtree(scratch)
 
 
-def test_lab_store_prints_what_a_shell_needs_and_ends_with_ctrl_c() -> None:
+def test_lab_store_prints_what_a_shell_needs_and_ends_with_ctrl_c(tmp_path: Path) -> None:
     """Lines that a shell can run on stdout, talk on stderr, 130 at the end, nothing left."""
-    process = invoke.start("lab", "store", "--segment", "16777216")
-    assert process.stdout is not None
-    lines = [process.stdout.readline().decode() for _ in range(7)]
-    shown = subprocess.run(["sh", "-c", "".join(lines) + "env"], capture_output=True, text=True, check=True).stdout
+    lines = tmp_path / "store.env"
+    with lines.open("wb") as stdout:
+        process = invoke.start("lab", "store", "--segment", "16777216", stdout=stdout)
+    assert process.stderr is not None
+    talk = process.stderr.readline().decode()
+    shown = subprocess.run(
+        ["sh", "-c", f'. {lines}; cat "$HICACHECTL_LAB_MODEL/config.json"; env'],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     master = re.search(r"^MOONCAKE_MASTER=(127\.0\.0\.1:\d+)$", shown, re.MULTILINE)
     assert master
+    assert master[1] in talk
     assert "MOONCAKE_GLOBAL_SEGMENT_SIZE=0\n" in shown
+    assert "HICACHECTL_LAB=1\n" in shown
+    assert "LlamaForCausalLM" in shown
     process.send_signal(signal.SIGINT)
-    _, talk = process.communicate(timeout=10)
+    _, rest = process.communicate(timeout=10)
     assert process.returncode == 130
-    assert master[1] in talk.decode()
-    assert "Traceback" not in talk.decode()
+    assert rest == b""
+    assert not answers(master[1])
 
 
 def test_lab_store_as_json_is_one_document() -> None:
