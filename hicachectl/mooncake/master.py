@@ -53,7 +53,7 @@ SAMPLED: tuple[Counter, ...] = (
 class Dialect:
     """What differs between masters, told by fields of `/health` alone, because no master can be asked for its release.
 
-    Sources: the flags' defaults and the HTTP handlers of mooncake_master 0.3.11.post1, 0.3.12.post1 and 0.3.13.post1.
+    Sources: the flags' defaults and the HTTP handlers of the master at 0.3.11.post1, 0.3.12 and 0.3.13.post1.
     """
 
     releases: str
@@ -66,7 +66,8 @@ DIALECTS: Mapping[bool, Dialect] = {
     False: Dialect("before 0.3.12", 0.95, 5000, batch_query_is_read_only=False),
     True: Dialect("0.3.12 or later", 0.90, 10000, batch_query_is_read_only=True),
 }
-"""By whether `/health` has the field `leader_address`."""
+"""By whether `/health` has the field `leader_address`. A master before 0.3.12 has it with a high-availability backend alone, and is then
+taken for a later one: that errs on the careful side."""
 
 
 @dataclass(frozen=True, slots=True)

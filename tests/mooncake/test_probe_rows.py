@@ -88,3 +88,18 @@ def test_a_comparison_of_bandwidth_has_enough_rounds():
     assert plan(bench=True, repeat=2).rounds(pages) == 24
     assert plan(bench=True, repeat=50).rounds(pages) == 50
     assert plan(repeat=2).rounds(pages) == 2
+
+
+@pytest.mark.parametrize(
+    ("release", "expects"),
+    [
+        ("0.3.11.post1", [Expect.refused]),
+        ("0.3.12", [Expect.zero, Expect.zero]),
+        ("0.3.13.post1", [Expect.zero, Expect.zero]),
+        ("", []),
+    ],
+)
+def test_a_tensor_without_elements_is_judged_by_the_release(release, expects):
+    """Before 0.3.12 the store refuses an empty tensor, from then on it takes it; of an unknown release the step is left out."""
+    tensors = next(stage for stage in STAGES if stage.name == "tensors").of(release)
+    assert [row.expect for row in tensors.rows if row.step == "tensor_empty"] == expects

@@ -1,7 +1,9 @@
 """The steps of a probe, one row a call, in stages that the interpreter runs in turn."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+
+from hicachectl.release import Release
 
 
 class Keys(str, Enum):
@@ -47,6 +49,20 @@ class Row:
     """Bytes of an object where the row fixes them; 0: --size, twice that for an object of a whole page."""
     elements: int | None = None
     shown: bool = True
+    since: str = ""
+    until: str = ""
+    """First release of the client in which the row is right, and the first in which it is not; empty: no bound."""
+
+    def applies(self, release: str) -> bool:
+        """Whether the row is right for this release; a row with a bound is not for a client of unknown release."""
+        if not self.since and not self.until:
+            return True
+        if not release:
+            return False
+        asked = Release.of(release)
+        return (not self.since or Release.of(self.since) <= asked) and (
+            not self.until or asked < Release.of(self.until)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +76,10 @@ class Stage:
     needs: Needs = Needs.nothing
     benched: bool = False
     """With --bench, each round is followed by the same calls in a bare loop."""
+
+    def of(self, release: str) -> "Stage":
+        """The stage with the rows alone that are right for this release."""
+        return replace(self, rows=tuple(row for row in self.rows if row.applies(release)))
 
 
 WARM_UP_BYTES = 4096
@@ -127,7 +147,10 @@ STAGES: tuple[Stage, ...] = (
             Row("load_torch", "load_torch", shown=False),
             Row("tensor_put", "put_tensor", Expect.zero, Keys.one, "tensor", elements=TENSOR_ELEMENTS),
             Row("tensor_get", "get_tensor", Expect.zero, Keys.one, "tensor", elements=TENSOR_ELEMENTS),
-            Row("tensor_empty", "put_tensor", Expect.refused, Keys.one, "empty", elements=0),
+            # Mooncake #2470, first in 0.3.12: a tensor without elements is an object of a header alone.
+            Row("tensor_empty", "put_tensor", Expect.refused, Keys.one, "empty", elements=0, until="0.3.12"),
+            Row("tensor_empty", "put_tensor", Expect.zero, Keys.one, "empty", elements=0, since="0.3.12"),
+            Row("tensor_empty", "get_tensor", Expect.zero, Keys.one, "empty", elements=0, since="0.3.12"),
         ),
         needs=Needs.tensors,
     ),

@@ -1,13 +1,11 @@
 """The one interpreter of the steps' rows, and the order of a whole probe."""
 
-import socket
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
-from hicachectl.exits import BadInputError, UnreachableError
+from hicachectl.exits import UnreachableError
 from hicachectl.mooncake import master
 from hicachectl.mooncake.child import GONE
 from hicachectl.mooncake.client import (
@@ -24,6 +22,7 @@ from hicachectl.mooncake.probe import effects, guard, stories
 from hicachectl.mooncake.probe.admin import Admin, Watch, locate
 from hicachectl.mooncake.probe.measure import MOVING, Measure
 from hicachectl.mooncake.probe.plan import Plan
+from hicachectl.mooncake.probe.reach import reach
 from hicachectl.mooncake.probe.report import Bench, NotRun, Report, StepResult
 from hicachectl.mooncake.probe.rows import CONNECT, STAGES, Expect, Keys, Needs, Row, Stage
 
@@ -45,7 +44,7 @@ def probe(plan: Plan, tick: Tick = lambda _step, _done, _total: None) -> Report:
     watch = Watch(_admin(plan), min(master.DEFAULT_TIMEOUT_S, plan.timeout / 3))
     report = Report(store=effects.described(plan, watch))
     try:
-        _reach(plan.settings.master_server_address, plan.timeout)
+        reach(plan.settings.master_server_address, plan.timeout)
     except UnreachableError as error:
         report.steps.append(Measure("setup", Expect.zero).unanswered("NO_CONNECTION", str(error), NO_CONNECTION))
         return report
@@ -104,6 +103,7 @@ class Interpreter:
     """The steps of the present stage."""
     failed: dict[str, StepResult] = field(default_factory=dict)
     removal: Measure = field(default_factory=lambda: Measure(REMOVE.step, REMOVE.expect))
+    removal_story: tuple[str, str] = ("", "")
     bare: dict[str, list[float]] = field(default_factory=lambda: {"batch_put": [], "batch_get": []})
     """Seconds of the yardstick's calls, by the step that they are compared with."""
     fastest: dict[str, float] = field(default_factory=dict)
@@ -117,7 +117,7 @@ class Interpreter:
         """All stages in turn, then close."""
         about = self.session.about()
         self.release = self.run.report.store["client"]["release"] = about.release
-        stages = [stage for stage in STAGES if _can(stage, about, self.plan)]
+        stages = [stage.of(about.release) for stage in STAGES if _can(stage, about, self.plan)]
         self.total = 1 + sum(len(stage.rows) * self.plan.rounds(stage) for stage in stages)
         self._stage(CONNECT)
         effects.transport(self.plan, self.session, self.run.report)
@@ -285,13 +285,16 @@ class Interpreter:
         if answer is not None:
             self.run.gone(keys, answer.codes)
             codes = tuple(0 if code in GONE else code for code in answer.codes)
-            self.removal.add(Answer(codes, answer.seconds), REMOVE.expect, 0, moves=False)
+            if not self.removal.add(Answer(codes, answer.seconds), REMOVE.expect, 0, moves=False):
+                code = min(codes)
+                self.removal_story = stories.told(self._facts(REMOVE, code, keys))
+                self.over = self.over or f"remove returned {code}"
 
     def _finish(self) -> None:
         """The removal's step, the yardstick, the log of a failure, and close."""
         report = self.run.report
         if self.removal.seconds and REMOVE.step not in self.failed:
-            report.steps.append(self.removal.result())
+            report.steps.append(self.removal.result(*self.removal_story))
         for name, bare in self.bare.items():
             if bare and (own := self.fastest.get(name)):
                 speeds = (round(self.plan.batch_bytes / seconds / 1e9, 4) for seconds in (own, min(bare)))
@@ -314,33 +317,3 @@ def _admin(plan: Plan) -> Admin | None:
     if plan.admin_url is not None:
         return Admin(plan.admin_url, "given")
     return locate(plan.settings.master_server_address, plan.admin_port)
-
-
-def _reach(address: str, timeout: float) -> None:
-    """Open and close a connection to the master, so that a dead address is told at once: the client's own set-up takes 90 s for it.
-
-    An address with a scheme names a high-availability backend, which only the client can resolve.
-    """
-    if "://" in address:
-        return
-    host, port = master.host_of(address), _port(address)
-    try:
-        socket.create_connection((host.strip("[]"), port), timeout=timeout).close()
-    except socket.gaierror as error:
-        raise UnreachableError(f"the master's host '{host}' has no address ({error.strerror}).") from error
-    except TimeoutError as error:
-        raise UnreachableError(f"nobody answers at the master's address {address} within {timeout:g} s.") from error
-    except OSError as error:
-        raise UnreachableError(
-            f"nobody listens at the master's address {address} ({error.strerror or error})"
-        ) from error
-
-
-def _port(address: str) -> int:
-    try:
-        port = urlsplit(f"//{address}").port
-    except ValueError:
-        port = None
-    if port is None:
-        raise BadInputError(f"'{address}' is not a master's address: expected HOST:PORT, as in 127.0.0.1:50051")
-    return port

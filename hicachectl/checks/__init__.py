@@ -1,0 +1,1 @@
+"""What `doctor` checks: one file a check, one visible list (`listed.CHECKS`)."""
