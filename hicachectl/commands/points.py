@@ -30,5 +30,5 @@ def points(run: RunArgument = None, output: OutputOption = Output.table) -> None
         print(view.rows(ALL, width=width(), colour=colour()), end="")
     else:
         print(view.seen_rows(view.seen(ledgers), width=width(), colour=colour()), end="")
-        for ledger in ledgers:
-            sys.stderr.write(one_line(view.counted(ledger)) + "\n")
+        for sentence in (sentence for ledger in ledgers for sentence in view.said(ledger)):
+            sys.stderr.write(one_line(sentence) + "\n")

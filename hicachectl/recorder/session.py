@@ -1,7 +1,8 @@
 """One recording from start to end: COMMAND, the tail of what it writes, the samples beside it."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,62 +78,80 @@ def record(command: Sequence[str], *, run: Path | None, otlp: str | None, screen
     env = environment(os.environ, folder, otlp)
     try:
         folders.claim(folder, command)
-        journal = Journal(folder)
+        watch = _Watch(folder, env, screen)
         child = Child.start(command, env)
     except UnreachableError:
         folders.drop(folder)
         raise
-    watch = _Watch(folder, env, journal, screen)
     try:
+        watch.begin()
         code = child.wait(watch.tick, TICK_S, screen.release)
     finally:
         watch.close()
-    shelf.keep_below()
     return Outcome(code, folder, watch.summary, child.swept, checked)
 
 
 class _Watch:
-    """Looks at the recording about once a second."""
+    """Looks at the recording about once a second. Nothing that goes wrong here may reach COMMAND: it is noted in the ledger."""
 
-    def __init__(self, folder: Path, env: Mapping[str, str], journal: Journal, screen: Screen) -> None:
+    def __init__(self, folder: Path, env: Mapping[str, str], screen: Screen) -> None:
         self.summary = Summary()
         self._env = env
-        self._journal = journal
+        self._journal = Journal(folder)
         self._screen = screen
         self._findings = Findings(folder)
         self._tail = Tail(folder)
         self._ticks = 0
-        self._sampler = sampling.Sampler(journal)
-        named = sampling.master_of(env)
-        self._sampler.add([named] if named else [])
+        self._sampler = sampling.Sampler(self._journal)
+
+    def begin(self) -> None:
+        """Sample the master that the environment names; only now, because threads must begin with the signals blocked."""
+        with self._guarded():
+            named = sampling.master_of(self._env)
+            self._sampler.add([named] if named else [])
 
     def tick(self) -> None:
         """Take in what is new, and show it."""
         self._ticks += 1
-        self._look()
+        with self._guarded():
+            self._look()
         self._journal.save(closed=False)
-        if self.summary.engines:
-            self._findings.update(self.summary.spans)
-            self.summary.findings = self._findings.levels
-            self._screen.show(self.summary)
+        with self._guarded():
+            if self.summary.engines:
+                self._findings.update(self.summary.spans)
+                self.summary.findings = self._findings.levels
+                self._screen.show(self.summary)
         if self._ticks % _HOUSEKEEPING_TICKS == 0:
-            shelf.keep_below()
+            with self._guarded():
+                shelf.keep_below()
 
     def close(self) -> None:
         """Take in the rest, and close what this process wrote."""
-        self._screen.release()
-        self._sampler.stop()
-        self._look()
-        for _ in range(_LAST_LOOKS):
-            if not self._tail.behind():
-                break
+        with self._guarded():
+            self._screen.release()
+        with self._guarded():
+            self._sampler.stop()
+        with self._guarded():
             self._look()
+            for _ in range(_LAST_LOOKS):
+                if not self._tail.behind():
+                    break
+                self._look()
         self._journal.save(closed=True)
-        if self.summary.engines:
-            self._findings.finish(self.summary.spans)
-            self.summary.findings = self._findings.levels
+        with self._guarded():
+            if self.summary.engines:
+                self._findings.finish(self.summary.spans)
+                self.summary.findings = self._findings.levels
+            shelf.keep_below()
 
     def _look(self) -> None:
         spans = self._tail.look()
         self.summary.add(spans, self._tail.resources)
         self._sampler.add(sampling.masters_in(spans, self._env))
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - see the class
+            self._journal.fault(f"trace: {type(error).__name__}: {error}")

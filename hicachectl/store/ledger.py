@@ -15,6 +15,7 @@ STATES: dict[str, str] = {
     v.POINTS_CHANGED: "changed",
     v.POINTS_RETIRED: "retired",
     v.POINTS_WAITING: "waiting",
+    v.POINTS_FAULTY: "faulty",
 }
 """Attribute of the ledger's span that lists points -> the state of those points."""
 
@@ -67,11 +68,21 @@ class Ledger(Struct):
         return len(self.ids(INSTALLED))
 
     def ids(self, state: str) -> list[str]:
-        """Ids of the points in STATE, sorted; missing or waiting is a point only when none of its targets is there."""
+        """Ids of the points with a target in STATE, sorted; waiting is a point only when none of its targets is there."""
         found = {point.id for point in self.points if point.state == state}
-        if state not in (INSTALLED, CHANGED, RETIRED):
+        if state == "waiting":
             found -= {point.id for point in self.points if point.state in (INSTALLED, CHANGED, RETIRED)}
+        elif state == "missing":
+            # Between surveyed releases each shape of a target may be the one; a point of which none is there is missing.
+            found |= {point.id for point in self.points} - {
+                point.id for point in self.points if point.state != "absent"
+            }
         return sorted(found)
+
+    @property
+    def faulty(self) -> list[str]:
+        """Points of which a reader failed at least once, so that a span of theirs may be absent."""
+        return sorted({point.id for point in self.points if point.faults or point.state == "faulty"})
 
     def ended_by(self, others: Iterable["Ledger"]) -> bool:
         """Whether the parent, among OTHERS, ended this process in order while it still wrote its ledger."""

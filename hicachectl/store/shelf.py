@@ -3,6 +3,7 @@
 import os
 import shutil
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -62,20 +63,20 @@ def named(run: str | Path) -> Path:
 def list_runs() -> list[Run]:
     """Recordings under the home folder, the newest last."""
     folder = home()
-    if not folder.is_dir():
-        return []
-    return [of(path) for path in sorted(folder.iterdir()) if _is_ours(path)]
+    try:
+        found = sorted(folder.iterdir()) if folder.is_dir() else []
+    except OSError as error:
+        raise UnreachableError(f"cannot look into {folder}: {error.strerror}") from error
+    return [of(path) for path in found if _is_ours(path)]
 
 
 def of(path: Path) -> Run:
     """What the disk says about the recording in PATH."""
     size, changed = 0, 0.0
-    for file in path.iterdir():
-        try:
+    with suppress(OSError):  # it may be taken away while it is looked at
+        for file in path.iterdir():
             told = file.lstat()
-        except OSError:
-            continue
-        size, changed = size + told.st_size, max(changed, told.st_mtime)
+            size, changed = size + told.st_size, max(changed, told.st_mtime)
     return Run(path, size, _created_ms(path, changed), changed)
 
 
@@ -132,7 +133,9 @@ def keep_below(limit: int | None = None) -> list[Path]:
     for run in runs[:-1]:
         if size <= limit:
             break
-        if not is_being_written(run):
+        if is_being_written(run):
+            continue
+        with suppress(UnreachableError):  # somebody else's: what can be removed has to do
             _remove(run.path)
             gone.append(run.path)
             size -= run.bytes

@@ -46,11 +46,12 @@ def in_order(ledgers: Iterable[Ledger]) -> list[Ledger]:
     return sorted(told, key=lambda one: (not one.scheduler, one.start_ms, one.engine))
 
 
-def counted(ledger: Ledger) -> str:
-    """One process in one sentence: what is on, what is not, what was written and what was lost."""
+def said(ledger: Ledger) -> list[str]:
+    """One process in a few sentences: what is on, what is not, what was written and lost, and what went wrong."""
     states = [f"{len(ids)} {state}" for state in ORDER[:3] if (ids := ledger.ids(state))]
     points = ", ".join([f"{ledger.installed} points on", *states])
-    return f"{ledger.engine}: {points}; {ledger.written} spans written, {ledger.dropped} dropped"
+    counted = f"{ledger.engine}: {points}; {ledger.written} spans written, {ledger.dropped} dropped"
+    return [counted, *(f"{ledger.engine}: fault: {fault}" for fault in ledger.faults)]
 
 
 def seen(ledgers: Iterable[Ledger]) -> list[Seen]:

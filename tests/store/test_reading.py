@@ -216,12 +216,12 @@ def test_a_scheduler_that_its_parent_ended_is_complete(tmp_path: Path) -> None:
     assert [reason.split(":")[1] for reason in found.incomplete] == ["3"]
 
 
-def test_a_point_is_missing_only_when_none_of_its_targets_is_there(tmp_path: Path) -> None:
-    """Two classes may carry one point; this version needs only one of them."""
+def test_a_point_is_missing_when_a_target_that_it_needs_is_not_there(tmp_path: Path) -> None:
+    """One installed target does not stand in for a missing one, while an absent one counts only where no other is there."""
     made = Recording()
-    engine = made.engine().point("a", "missing").point("a").point("b", "missing").point("c", "waiting")
+    engine = made.engine().point("a", "missing").point("a").point("b", "absent").point("b").point("c", "absent").point("d", "waiting")
     ledger = store.read([made.write(tmp_path / "run")]).ledgers[engine.id]
-    assert (ledger.installed, ledger.ids("missing"), ledger.ids("waiting")) == (1, ["b"], ["c"])
+    assert (ledger.installed, ledger.ids("missing"), ledger.ids("waiting")) == (2, ["a", "c"], ["d"])
 
 
 def test_a_process_that_only_loaded_the_plugin_may_leave_an_open_ledger(tmp_path: Path) -> None:

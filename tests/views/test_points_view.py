@@ -40,7 +40,8 @@ def test_a_process_without_a_scheduler_shows_only_what_landed() -> None:
     assert [row.point.id for row in rows] == ["b"]
 
 
-def test_a_process_is_counted_in_a_sentence() -> None:
-    """What is on, what is not, what was written and lost."""
+def test_a_process_is_summed_up_in_sentences() -> None:
+    """What is on, what is not, what was written and lost; then each fault."""
     told = ledger(LedgerPoint("a", state="installed"), LedgerPoint("b", state="missing"))
-    assert view.counted(told) == "h:1:2: 1 points on, 1 missing; 0 spans written, 0 dropped"
+    told.faults = ["x broke"]
+    assert view.said(told) == ["h:1:2: 1 points on, 1 missing; 0 spans written, 0 dropped", "h:1:2: fault: x broke"]
