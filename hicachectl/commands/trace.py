@@ -16,7 +16,7 @@ from hicachectl.views import live
 app = typer.Typer(add_completion=False)
 
 CommandArgument = Annotated[
-    list[str], typer.Argument(metavar="-- COMMAND...", help="The command that starts the engine, with its arguments.")
+    list[str], typer.Argument(metavar="COMMAND", help="The command that starts the engine, with its arguments.")
 ]
 OtlpOption = Annotated[
     Optional[str],
