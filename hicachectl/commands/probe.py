@@ -20,7 +20,7 @@ from hicachectl.mooncake.probe.run import Tick, probe
 from hicachectl.options import Output, OutputOption
 from hicachectl.views import probe as view
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 STORE, LOAD = "Which store", "What is put and read"
 BAR_AFTER_S = 1.0
