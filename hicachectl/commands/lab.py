@@ -51,7 +51,9 @@ def run_store(segment: SegmentOption = store.SEGMENT, output: OutputOption = Out
             print(json.dumps(document), flush=True)
         else:
             print("\n".join(f"export {name}={shlex.quote(value)}" for name, value in settings.items()), flush=True)
-        sys.stderr.write(f"store {running.master} is running, its admin side at {running.http}; Ctrl-C ends it\n")
+        sys.stderr.write(
+            f"hicachectl: store {running.master} is running, its admin side at {running.http}; Ctrl-C ends it\n"
+        )
         while True:
             signal.pause()
 
@@ -81,8 +83,8 @@ def run_command(
 
     Example:   hicachectl lab exec -- python my_engine.py
     """
-    if names := environment.dropped(os.environ):
-        sys.stderr.write(f"not given to the command, because it names another store: {', '.join(names)}\n")
+    for sentence in environment.remarks(os.environ):
+        sys.stderr.write(f"hicachectl: {sentence}\n")
     leave(beside.run(command, segment))
 
 

@@ -8,6 +8,7 @@ from hicachectl.lab import gpu
 from hicachectl.lab.plugin import SWITCH
 from hicachectl.lab.stand_ins import rows
 
+PLUGIN = "hicachectl_lab"
 MODEL = "HICACHECTL_LAB_MODEL"
 PROVIDES = "HICACHECTL_LAB_PROVIDES"
 """NAME=VALUE lines of what the lab set, so that nobody takes them for settings of the user."""
@@ -45,6 +46,17 @@ def for_command(outer: Mapping[str, str], store: Mapping[str, str], model: Path)
 def dropped(outer: Mapping[str, str]) -> list[str]:
     """The settings of OUTER that `for_command` leaves out because they name another store."""
     return [name for name in OTHER_STORES if name in outer]
+
+
+def remarks(outer: Mapping[str, str]) -> list[str]:
+    """What the operator should know about OUTER before a command runs, a sentence each."""
+    said = []
+    if names := dropped(outer):
+        said.append(f"not given to the command, because it names another store: {', '.join(names)}")
+    allowed = {name.strip() for name in outer.get("SGLANG_PLUGINS", "").split(",")} - {""}
+    if allowed and PLUGIN not in allowed and not gpu.present():
+        said.append(f"SGLANG_PLUGINS leaves out {PLUGIN}, without which HiCache needs a GPU, and there is none")
+    return said
 
 
 def _kernels_refuse() -> bool:

@@ -75,6 +75,20 @@ def test_settings_that_name_another_store_are_dropped_and_named() -> None:
 
 
 @pytest.mark.usefixtures("without_gpu")
+def test_a_filter_that_keeps_the_stand_ins_out_is_remarked() -> None:
+    """An engine without them would fail for want of a driver; no filter, or one with them, is no remark."""
+    assert len(environment.remarks({"SGLANG_PLUGINS": "hicachectl, other"})) == 1
+    assert environment.remarks({"SGLANG_PLUGINS": "other, hicachectl_lab"}) == []
+    assert environment.remarks({"SGLANG_PLUGINS": ""}) == []
+
+
+@pytest.mark.usefixtures("with_gpu")
+def test_with_a_gpu_the_filter_does_not_matter() -> None:
+    """Nothing is replaced there."""
+    assert environment.remarks({"SGLANG_PLUGINS": "hicachectl"}) == []
+
+
+@pytest.mark.usefixtures("without_gpu")
 def test_kernels_that_refuse_a_machine_without_a_gpu_get_a_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """SGLang 0.5.23 finds the stand-in for sgl_kernel first on PYTHONPATH, before what is there; 0.5.14 does not get it."""
     monkeypatch.setattr(environment.metadata, "version", lambda _: "0.5.23")
