@@ -106,6 +106,10 @@ def question(given: Given, environment: Mapping[str, str]) -> Question:
     remarks = list(told.remarks) if told else []
     if given.page_size is None and told is None:
         remarks.append(f"a page size of {ASSUMED_PAGE_SIZE} is assumed: --page-size or --server says it")
+    if shape.scheme.model_prefix and not shape.model_name:
+        remarks.append(
+            f"SGLang {shape.sglang} puts the served model name in front of keys, and none is given: --model-name or --server says it"
+        )
     if not shape.scheme.namespace_seed and (shape.extra_key is not None or shape.cache_salt):
         remarks.append(
             f"SGLang {shape.sglang} does not put extra_key and cache_salt into page keys: requests with different ones share objects"
@@ -173,11 +177,10 @@ def place(given: Given, environment: Mapping[str, str]) -> Place:
     """The store, as SGLang would find it, or as the options say."""
     config = settings.read(environment, given.master, given.extra_config)
     chosen = settings.client(config, given.master)
-    url = settings.admin_url(given.admin) if given.admin is not None else None
-    if url is None:
-        found = locate(chosen.master_server_address, settings.admin_port(config, given.master))
-        url = found.url if found else None
-    return Place(url, chosen, given.timeout)
+    if given.admin is not None:
+        return Place(settings.admin_url(given.admin), chosen, given.timeout, "given")
+    found = locate(chosen.master_server_address, settings.admin_port(config, given.master))
+    return Place(found.url if found else None, chosen, given.timeout, found.found if found else "")
 
 
 def _tokens(given: Given) -> Any:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from hicachectl.keys.neighbours import Fit, fit, guesses
 from hicachectl.keys.objects import Layout, layout
@@ -9,7 +10,10 @@ from hicachectl.keys.page import page_keys
 from hicachectl.keys.presence import DEFAULT_THRESHOLD, PRESENT, Presence, engine_would
 from hicachectl.keys.report import Report
 from hicachectl.keys.shape import Shape
-from hicachectl.mooncake.exists import Place, Way, exists, listed
+from hicachectl.mooncake.exists import Answers, Place, Way, exists, listed
+
+DEFAULT_PORT = "SGLang's default port"
+"""What `locate` says of an admin port that nothing but SGLang's default stands for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ def asked(question: Question, place: Place, way: Way = Way.auto, *, why: bool = 
     rows = [answers.codes[start : start + width] for start in range(0, len(flat), width)]
     presence = Presence(question.shape, question.page_keys, rows, question.windows, question.layout)
     effects, remarks = list(answers.effect.side_effects), list(question.remarks)
-    remarks += [answers.effect.remark] if answers.effect.remark and flat else []
+    remarks += _remarks(answers, place) if flat else []
     fits = None
     if why and question.tokens is None:
         remarks.append("--why needs the tokens: a recording has page keys of one shape only")
@@ -72,15 +76,29 @@ def asked(question: Question, place: Place, way: Way = Way.auto, *, why: bool = 
         presence,
         engine_would(presence, question.prompt_tokens, question.threshold, question.policy),
         fits,
-        {
-            "master": place.settings.master_server_address,
-            "admin": place.admin,
-            "lookup": answers.effect.way.value,
-            "releases": answers.releases or None,
-        },
+        _store(place, answers),
         tuple(effects),
         tuple(remarks),
     )
+
+
+def _store(place: Place, answers: Answers) -> dict[str, Any]:
+    return {
+        "master": place.settings.master_server_address,
+        "admin": place.admin,
+        "admin_found": place.found or None,
+        "lookup": answers.effect.way.value,
+        "releases": answers.releases or None,
+    }
+
+
+def _remarks(answers: Answers, place: Place) -> list[str]:
+    found = [answers.effect.remark] if answers.effect.remark else []
+    if answers.effect.way is not Way.client and place.found == DEFAULT_PORT:
+        found.append(
+            f"nobody said that {place.admin} is this master's admin port: it is {DEFAULT_PORT}; --admin says it"
+        )
+    return found
 
 
 def _fit(question: Question, place: Place, presence: Presence) -> tuple[Fit | None, list[str], list[str]]:

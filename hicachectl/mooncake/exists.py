@@ -58,6 +58,8 @@ class Place:
     admin: str | None
     settings: client.ClientSettings
     timeout: float = client.CALL_TIMEOUT_S
+    found: str = ""
+    """How the admin port was found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +74,19 @@ class Answers:
 def exists(keys: Sequence[str], place: Place, way: Way = Way.auto) -> Answers:
     """Ask for KEYS; UnreachableError where nothing answers, or where the store answers nothing but failures."""
     if way is Way.auto:
-        way, dialect = _chosen(keys, place)
+        choice = _chosen(keys, place)
     else:
-        dialect = master.health(_admin(place), place.timeout).dialect if way is not Way.client else None
-    if way is Way.query and dialect is not None and not dialect.batch_query_is_read_only:
+        choice = _Choice(way, None if way is Way.client else master.health(_admin(place), place.timeout).dialect)
+    if choice.way is Way.query and choice.dialect is not None and not choice.dialect.batch_query_is_read_only:
         raise UsageError(
-            f"the master at {place.admin} is of a release before 0.3.12, whose /batch_query_keys is not read-only: use --lookup listing or client"
+            f"the master at {place.admin} is of a release before 0.3.12, whose /batch_query_keys is not read-only: "
+            "use --lookup listing or client"
         )
-    codes = _ASKED[way](keys, place)
-    return Answers(codes, EFFECTS[way], dialect.releases if dialect else "")
+    try:
+        codes = _ASKED[choice.way](keys, place)
+    except UnreachableError as error:
+        raise UnreachableError(f"{choice.trouble}; and as a client: {error}") if choice.trouble else error from None
+    return Answers(codes, EFFECTS[choice.way], choice.dialect.releases if choice.dialect else "")
 
 
 def listed(place: Place) -> list[str] | None:
@@ -94,24 +100,31 @@ def listed(place: Place) -> list[str] | None:
         return None
 
 
-def _chosen(keys: Sequence[str], place: Place) -> tuple[Way, master.Dialect | None]:
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """The way that is taken, what the master's health tells of its release, and why the admin port is of no use."""
+
+    way: Way
+    dialect: master.Dialect | None = None
+    trouble: str = ""
+
+
+def _chosen(keys: Sequence[str], place: Place) -> _Choice:
     """The gentlest way that can answer: read-only queries, the whole list, and only then a client, which takes leases."""
     if place.settings.tenant_id:
-        return Way.client, None  # the admin port tells of the default tenant alone
+        return _Choice(Way.client)  # the admin port tells of the default tenant alone
     try:
         base = _admin(place)
         found = master.health(base, place.timeout)
         if found.service_ready is False:
-            raise UnreachableError(
-                f"the master at {base} does not serve ({found.role or 'no role'}): ask /leader for the one that does"
-            )
+            raise UnreachableError(f"the master at {base} does not serve: ask its /leader for the one that does")
         if found.dialect.batch_query_is_read_only and not any("," in key for key in keys):
-            return Way.query, found.dialect
+            return _Choice(Way.query, found.dialect)
         if master.metrics(base, place.timeout)["master_key_count"] <= LISTING_MOST:
-            return Way.listing, found.dialect
-    except OperatorError:
-        return Way.client, None
-    return Way.client, found.dialect
+            return _Choice(Way.listing, found.dialect)
+    except OperatorError as error:
+        return _Choice(Way.client, trouble=str(error))
+    return _Choice(Way.client, found.dialect)
 
 
 def _admin(place: Place) -> str:

@@ -99,7 +99,10 @@ def _heading(report: Report) -> Iterator[tuple[str, str, str]]:
     count = len(report.page_keys)
     yield "prompt", f"{report.prompt_tokens} tokens: {count} full pages, {count * len(slots)} objects", ""
     if report.store:
-        yield "store", f"{report.store['master']} (asked by {report.store['lookup']})", ""
+        by = f"by {report.store['lookup']}" + (
+            f" at {report.store['admin']}" if report.store["lookup"] != "client" else ""
+        )
+        yield "store", f"{report.store['master']} (asked {by})", ""
 
 
 def _keys(report: Report) -> Iterator[RenderableType]:
