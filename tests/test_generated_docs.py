@@ -1,0 +1,13 @@
+"""Pages that are generated say what the code says."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_the_table_of_spans_is_that_of_the_vocabulary() -> None:
+    """docs/spans.md is what its generator writes today."""
+    done = subprocess.run([sys.executable, str(ROOT / "scripts" / "generate_spans.py"), "--check"], check=False)
+    assert done.returncode == 0, "run: python scripts/generate_spans.py"
