@@ -58,6 +58,23 @@ def noted(key: str, default: Any = None) -> Any:
     return frame.notes.get(key, default)
 
 
+def pass_on(**notes: Any) -> None:
+    """Leave notes for the call outside the current one."""
+    outer = here.frame.outer if here.frame is not None else None
+    if outer is not None:
+        outer.notes = {**(outer.notes or {}), **notes}
+
+
+def within(point: str) -> bool:
+    """Whether a call of POINT is under way on this thread."""
+    frame = here.frame
+    while frame is not None:
+        if frame.point == point:
+            return True
+        frame = frame.outer
+    return False
+
+
 def attach(thing: Any) -> None:
     """Let an engine object remember whom the current call serves; objects that take no attribute are left alone."""
     frame = here.frame

@@ -19,62 +19,95 @@ DOMAIN = b"hicachectl prefix fingerprint 1"
 Range = tuple[int, int]
 
 
+SEED_LABEL = b"sglang-cache-namespace-v1"
+WIDE = b"\xff"
+"""Stands before a page of which a token needs 8 bytes; all its words are then 8 bytes long."""
+
+
 class PromptKeys(Late):
     """Page keys and prefix fingerprint of a prompt; the tokens stay in this process."""
 
-    __slots__ = ("bigram", "page_size", "tokens")
+    __slots__ = ("bigram", "namespace", "page_size", "tokens")
 
-    def __init__(self, tokens: Sequence[int], page_size: int, *, bigram: bool) -> None:
+    def __init__(self, tokens: Sequence[int], page_size: int, *, bigram: bool, namespace: tuple[str | None, str | None] = (None, None)) -> None:
         super().__init__(1 + len(tokens) // 8)
         self.tokens = tokens
         self.page_size = page_size
         self.bigram = bigram
+        self.namespace = namespace
 
     def pairs(self) -> list[tuple[str, Any]]:
-        """Page keys of every full page, and the fingerprint; nothing where a token does not fit 32 bits."""
+        """Page keys of every full page, and the fingerprint; nothing where a token is no token id."""
         try:
             words = as_words(self.tokens)
         except (OverflowError, TypeError):
             return [(v.DETAIL_CUT, True)]
-        units = as_bigrams(words) if self.bigram else words
-        size = self.page_size * (2 if self.bigram else 1)
-        most = MOST_PAGES * size
-        pairs: list[tuple[str, Any]] = [
-            (v.PROMPT_PAGE_KEYS, "".join(page_keys(units[:most], size))),
-            (v.FINGERPRINT, "".join(fingerprint(words[:most]))),
-        ]
-        if len(units) > most:
+        most = MOST_PAGES * self.page_size
+        seed = namespace_seed(*self.namespace)
+        keys = page_keys(words[: most + 1] if self.bigram else words[:most], self.page_size, bigram=self.bigram, seed=seed)
+        pairs: list[tuple[str, Any]] = [(v.PROMPT_PAGE_KEYS, "".join(keys)), (v.FINGERPRINT, "".join(fingerprint(words[:most])))]
+        if len(words) > most + self.bigram:
             pairs.append((v.DETAIL_CUT, True))
         return pairs
 
 
+def namespace_seed(extra_key: str | None, cache_salt: str | None) -> bytes:
+    """What is hashed before the first page of a request that has a namespace (SGLang 0.5.23 `mem_cache/utils.py`, storage_namespace_seed)."""
+    salt = cache_salt or None
+    if extra_key is None and salt is None:
+        return b""
+    digest = hashlib.sha256(SEED_LABEL)
+    for part in (extra_key, salt):
+        encoded = None if part is None else part.encode()
+        digest.update(b"\x00" if encoded is None else b"\x01" + len(encoded).to_bytes(8, "little") + encoded)
+    return digest.digest()
+
+
 def as_words(tokens: Sequence[int]) -> "array[int]":
-    """Tokens as 32-bit unsigned words; OverflowError for a token that does not fit."""
-    words = array("I")
+    """Tokens as 32-bit unsigned words, or as 64-bit ones where a token needs it; OverflowError for a negative one."""
+    try:
+        return _packed("I", tokens)
+    except OverflowError:
+        return _packed("Q", tokens)
+
+
+def _packed(code: str, tokens: Sequence[int]) -> "array[int]":
+    words = array(code)
     for start in range(0, len(tokens), CHUNK):
-        words.extend(array("I", tokens[start : start + CHUNK]))
+        words.extend(array(code, tokens[start : start + CHUNK]))
     return words
 
 
 def as_bigrams(words: "array[int]") -> "array[int]":
     """Pairs of neighbouring tokens, flattened (SGLang `mem_cache/utils.py`, get_hash_str, EAGLE bigram mode)."""
     count = max(0, len(words) - 1)
-    pairs = array("I", bytes(8 * count))
+    pairs = array(words.typecode, bytes(2 * words.itemsize * count))
     pairs[0::2] = words[:count]
     pairs[1::2] = words[1 : count + 1]
     return pairs
 
 
-def page_keys(words: "array[int]", size: int) -> list[str]:
-    """Page keys of every full page of SIZE words: SHA-256 of the previous digest and the words, little-endian.
+def page_keys(words: "array[int]", page_size: int, *, bigram: bool = False, seed: bytes = b"") -> list[str]:
+    """Page keys of every full page: SHA-256 of the previous digest and the page's words, little-endian.
 
-    Source: SGLang 0.5.14 `mem_cache/utils.py`, get_hash_str.
+    Sources: SGLang 0.5.14 `mem_cache/utils.py`, get_hash_str; 0.5.23 `mem_cache/cpp_utils/hash_binding.cpp`.
     """
-    keys, digest = [], b""
-    for end in range(size, len(words) + 1, size):
-        digest = hashlib.sha256(digest + words[end - size : end].tobytes()).digest()
+    units = as_bigrams(words) if bigram else words
+    size = page_size * (2 if bigram else 1)
+    keys, digest = [], seed
+    for end in range(size, len(units) + 1, size):
+        digest = hashlib.sha256(digest + _page(units[end - size : end])).digest()
         keys.append(digest.hex())
     return keys
+
+
+def _page(units: "array[int]") -> bytes:
+    """The bytes of one page: 4 a word, or 8 behind a mark where a word needs them."""
+    if units.itemsize == array("I").itemsize:
+        return units.tobytes()
+    if max(units) >= 1 << 32:
+        return WIDE + units.tobytes()
+    return array("I", units).tobytes()
 
 
 def fingerprint(words: "array[int]") -> list[str]:
@@ -82,7 +115,7 @@ def fingerprint(words: "array[int]") -> list[str]:
     size = v.FINGERPRINT_BLOCK
     digests, digest = [], DOMAIN
     for end in range(size, len(words) + 1, size):
-        digest = hashlib.sha256(digest + words[end - size : end].tobytes()).digest()
+        digest = hashlib.sha256(digest + _page(words[end - size : end])).digest()
         digests.append(digest.hex()[: v.FINGERPRINT_DIGITS])
     return digests
 

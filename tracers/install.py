@@ -14,16 +14,15 @@ from types import ModuleType
 from typing import Any
 
 from tracers.around import Recorder, wrap
-from tracers.ledger import CHANGED, INSTALLED, MISSING, WAITING, Ledger
-from tracers.point import Point, Target
+from tracers.ledger import ABSENT, CHANGED, INSTALLED, MISSING, WAITING, Ledger
+from tracers.point import SURVEYED, Point, Target
 
 
 class Installer(MetaPathFinder):
     """Wraps every target of its points, now or when its module comes in."""
 
     def __init__(self, points: Iterable[Point], recorder: Recorder, ledger: Ledger, versions: Mapping[str, str]) -> None:
-        self.versions = versions
-        self.rows: list[tuple[Point, Target]] = [(point, target) for point in points for target in point.targets]
+        self.rows: list[Row] = [row for point in points for row in rows(point, versions)]
         self.recorder = recorder
         self.ledger = ledger
         self.undo: list[tuple[Any, str, Any]] = []
@@ -32,13 +31,12 @@ class Installer(MetaPathFinder):
     @property
     def modules(self) -> set[str]:
         """Modules that hold targets."""
-        return {target.module for _, target in self.rows}
+        return {target.module for _, target, _ in self.rows}
 
     def on(self) -> None:
         """Wrap what is imported already, and listen for the rest."""
-        for point, target in self.rows:
-            if expected(target, self.versions):
-                self.ledger.land(point.id, target.path, WAITING)
+        for point, target, _ in self.rows:
+            self.ledger.land(point.id, target.path, WAITING)
         for name in self.modules:
             module = sys.modules.get(name)
             if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):
@@ -55,41 +53,43 @@ class Installer(MetaPathFinder):
 
     def arrived(self, module: ModuleType) -> None:
         """Wrap the targets of a module that has just been imported."""
-        for point, target in self.rows:
+        for point, target, sure in self.rows:
             if target.module == module.__name__:
                 try:
-                    self._install(point, target, module)
+                    state, detail = self._install(point, target, module)
                 except Exception as fault:  # noqa: BLE001 - an odd class must not break somebody's import
-                    self._land(point, target, CHANGED, f"{type(fault).__name__}: {fault}"[:160])
+                    state, detail = CHANGED, f"{type(fault).__name__}: {fault}"[:160]
                     self.recorder.guard.fault(point.id, fault)
+                self._land(point, target, state if sure or state == INSTALLED else ABSENT, detail)
 
-    def _land(self, point: Point, target: Target, state: str, detail: str = "") -> None:
-        """Tell the ledger; a target that this version is known not to have is not missed."""
-        if state == INSTALLED or expected(target, self.versions):
-            self.ledger.land(point.id, target.path, state, detail)
+    def _land(self, point: Point, target: Target, state: str, detail: str) -> None:
+        """Tell the ledger; another shape of a target that is installed already is not missed."""
+        if state == ABSENT and self.ledger.state(point.id, target.path) == INSTALLED:
+            return
+        self.ledger.land(point.id, target.path, state, detail)
 
-    def _install(self, point: Point, target: Target, module: ModuleType) -> None:
+    def _install(self, point: Point, target: Target, module: ModuleType) -> tuple[str, str]:
+        """Wrap one target; how it landed, and what differs."""
+        if self.ledger.state(point.id, target.path) == INSTALLED:
+            return ABSENT, ""
         *path, name = target.qualname.split(".")
         owner: Any = module
         for part in path:
             owner = getattr(owner, part, None)
             if owner is None:
-                self._land(point, target, MISSING, f"{module.__name__} has no {target.qualname}")
-                return
+                return MISSING, f"{module.__name__} has no {target.qualname}"
         raw = vars(owner).get(name)
         if raw is None:
-            self._land(point, target, MISSING, f"{'.'.join(path) or module.__name__} does not define {name}")
-            return
+            return MISSING, f"{'.'.join(path) or module.__name__} does not define {name}"
         kind = type(raw) if isinstance(raw, (classmethod, staticmethod)) else None
         original: Callable[..., Any] = raw.__func__ if kind else raw
         odd = changed(original, target.params)
         if odd:
-            self._land(point, target, CHANGED, odd)
-            return
-        wrapper: Any = wrap(point, original, self.recorder)
+            return CHANGED, odd
+        wrapper: Any = wrap(point.at(target), original, self.recorder)
         setattr(owner, name, kind(wrapper) if kind else wrapper)
         self.undo.append((owner, name, raw))
-        self._land(point, target, INSTALLED)
+        return INSTALLED, ""
 
     # -- MetaPathFinder --------------------------------------------------------------------------------------------
     def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
@@ -140,12 +140,35 @@ class Announcing(Loader):
         self.installer.arrived(module)
 
 
+Row = tuple[Point, Target, bool]
+"""(point, target, whether this version must have it)."""
+
+
+def rows(point: Point, versions: Mapping[str, str]) -> list[Row]:
+    """The targets of POINT to try in this version.
+
+    A release that was surveyed has exactly those of its range, and so has every later one until it is surveyed. Between two
+    surveyed releases nobody knows which shape a target has: where the range names none, each may be the one.
+    """
+    known = [target for target in point.targets if expected(target, versions)]
+    if known or all(_surveyed(target, versions) for target in point.targets):
+        return [(point, target, True) for target in known]
+    return [(point, target, False) for target in reversed(point.targets)]
+
+
 def expected(target: Target, versions: Mapping[str, str]) -> bool:
     """Whether the installed version should have TARGET; a version that cannot be read is taken for a new one."""
     have = numbers(versions.get(target.package, ""))
     if not have:
         return not target.until
     return numbers(target.since) <= have and (not target.until or have < numbers(target.until))
+
+
+def _surveyed(target: Target, versions: Mapping[str, str]) -> bool:
+    """Whether the rows say all there is to say of the installed version: it was surveyed, or is newer than all that were."""
+    have = numbers(versions.get(target.package, ""))
+    seen = [numbers(version) for version in SURVEYED.get(target.package, ())]
+    return not have or not seen or have in seen or have > max(seen)
 
 
 def numbers(version: str) -> tuple[int, ...]:

@@ -9,6 +9,11 @@ from tracers import vocabulary as v
 from tracers.around import Recorder
 
 INSTALLED, MISSING, CHANGED, WAITING, RETIRED = "installed", "missing", "changed", "waiting", "retired"
+ABSENT = "absent"
+"""A target that this version need not have: another shape of it, or a class that this process does not use."""
+
+OTHER_TREES = {"HiRadixCache": frozenset({"UnifiedRadixCache"}), "UnifiedRadixCache": frozenset({"HiRadixCache", "RadixCache"})}
+"""Class of the prefix tree in use -> classes that it has nothing of."""
 
 
 @dataclass(slots=True)
@@ -28,6 +33,8 @@ class Ledger:
     recorder: Recorder
     landings: dict[tuple[str, str], Landing] = field(default_factory=dict)
     scheduler: bool = False
+    tree: str | None = None
+    """Class of the prefix tree in use, once known."""
     closed: bool = False
     written: int = 0
     lost: int = 0
@@ -37,16 +44,30 @@ class Ledger:
         """Say how a target landed."""
         self.landings[(point, target)] = Landing(point, target, state, detail)
 
+    def state(self, point: str, target: str) -> str | None:
+        """How a target landed so far."""
+        landing = self.landings.get((point, target))
+        return landing.state if landing is not None else None
+
+    def _told(self, landing: Landing) -> str:
+        """The state to tell: what a class that is not in use lacks is no loss."""
+        owner = landing.target.partition(":")[2].partition(".")[0]
+        if landing.state in (MISSING, CHANGED) and owner in OTHER_TREES.get(self.tree or "", ()):
+            return ABSENT
+        return RETIRED if landing.state == INSTALLED and landing.point in self.recorder.guard.retired else landing.state
+
     def ids(self, state: str) -> list[str]:
-        """Points with a target in STATE; a point counts as missing or waiting only when none of its targets is installed."""
-        if state == RETIRED:
-            return sorted(self.recorder.guard.retired)
+        """Points with a target in STATE; waiting is a point only when none of its targets is there, missing also when all are absent."""
         by_point: dict[str, set[str]] = {}
         for landing in self.landings.values():
-            by_point.setdefault(landing.point, set()).add(landing.state)
-        if state in (INSTALLED, CHANGED):
-            return sorted(point for point, states in by_point.items() if state in states)
-        return sorted(point for point, states in by_point.items() if state in states and not states & {INSTALLED, CHANGED})
+            by_point.setdefault(landing.point, set()).add(self._told(landing))
+        there = {INSTALLED, CHANGED, RETIRED}
+        if state == WAITING:
+            return sorted(point for point, states in by_point.items() if state in states and not states & there)
+        found = {point for point, states in by_point.items() if state in states}
+        if state == MISSING:
+            found |= {point for point, states in by_point.items() if states == {ABSENT}}
+        return sorted(found)
 
     @property
     def dropped(self) -> int:
@@ -61,6 +82,7 @@ class Ledger:
             (v.POINTS_CHANGED, self.ids(CHANGED) or None),
             (v.POINTS_WAITING, self.ids(WAITING) or None),
             (v.POINTS_RETIRED, self.ids(RETIRED) or None),
+            (v.POINTS_FAULTY, sorted(self.recorder.guard.faults) or None),
             (v.POINTS_FAULTS, self.recorder.guard.total),
             (v.DROPPED, self.dropped),
             (v.WRITTEN, self.written),
@@ -69,15 +91,16 @@ class Ledger:
 
     def document(self, identity: dict[str, Any]) -> dict[str, Any]:
         """The facts as the ledger's file."""
-        recorder, retired = self.recorder, self.recorder.guard.retired
+        recorder = self.recorder
         return {
             **identity,
             "scheduler": self.scheduler,
+            "tree": self.tree,
             "points": [
                 {
                     "id": landing.point,
                     "target": landing.target,
-                    "state": RETIRED if landing.point in retired and landing.state == INSTALLED else landing.state,
+                    "state": self._told(landing),
                     "detail": landing.detail,
                     "calls": recorder.calls.get(landing.point, 0),
                     "spans": recorder.spans.get(landing.point, 0),

@@ -1,8 +1,11 @@
 """The frozen row: what is hooked, what is read before and after, and which rungs need it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+SURVEYED: dict[str, tuple[str, ...]] = {"sglang": ("0.5.14", "0.5.23"), "mooncake": ("0.3.11", "0.3.13")}
+"""Releases whose source the rows were read from, and against which they were run."""
 
 SKIP = object()
 """A reader before the call returns this when there is nothing to see: the call is then not recorded."""
@@ -22,6 +25,7 @@ class Target:
 
     `path` is `module:Class.method`; `params` are the names that the leading parameters must have (none for a native
     method, whose signature cannot be read); `since` is the first version that has it, `until` the first that lacks it.
+    A target whose version has to be read otherwise names its own readers.
     """
 
     path: str
@@ -29,6 +33,9 @@ class Target:
     since: str = "0.5.14"
     until: str = ""
     package: str = "sglang"
+    before: Before | None = None
+    after: After | None = None
+    rid: Rid | None = None
 
     @property
     def module(self) -> str:
@@ -66,3 +73,9 @@ class Point:
     """`after` returns a list of (request id, values), one span each."""
     rungs: tuple[str, ...] = ()
     """Rungs of the ladder that are unknown without this point."""
+
+    def at(self, target: Target) -> "Point":
+        """This point with the readers that TARGET names."""
+        if target.before is None and target.after is None and target.rid is None:
+            return self
+        return replace(self, before=target.before or self.before, after=target.after or self.after, rid=target.rid or self.rid)

@@ -8,7 +8,12 @@ from hicachectl.model.take import count, failed, flag, number, strings, text
 from hicachectl.store import Ledger, Recording, Span
 from hicachectl.store.span import Value
 from tracers import vocabulary as v
+from tracers.points import ALL
 
+NEEDED = frozenset(point.id for point in ALL if point.rungs)
+"""Points that some rung needs."""
+STORING_TREES = ("HiRadixCache", "UnifiedRadixCache")
+"""Prefix trees that can have a storage backend."""
 YES, PARTIAL, NO, NOT_ASKED, UNKNOWN = "yes", "partial", "no", "not_asked", "unknown"
 
 PROCESS_SPANS = frozenset(
@@ -47,23 +52,32 @@ class Engine:
         """Every span of this name in time order."""
         return self.spans.get(name, [])
 
-    def setting(self, key: str) -> Value | None:
-        """A setting in force: what was built last says it, else what was asked for."""
-        for name in (v.TREE_OPEN, v.CONTROLLER_OPEN, v.BACKEND_OPEN, v.BACKEND_ATTACH, v.BACKEND_CREATE, v.ENGINE, v.BACKEND_CONFIG, v.ENGINE_START):
-            span = self.last(name)
-            if span is not None and key in span.attributes:
-                return span.attributes[key]
+    def setting(self, key: str, at_ns: int | None = None) -> Value | None:
+        """A setting in force at a time, else at the end: an attach while it ran says it, then what was built last, else what was asked for."""
+        for name in (v.BACKEND_ATTACH_ASKED, v.TREE_OPEN, v.CONTROLLER_OPEN, v.BACKEND_OPEN, v.BACKEND_ATTACH, v.BACKEND_CREATE, v.ENGINE, v.BACKEND_CONFIG, v.ENGINE_START):
+            told = [span for span in self.all(name) if key in span.attributes and not failed(span)]
+            began = [span for span in told if at_ns is None or span.start_ns <= at_ns]
+            if began:
+                return began[-1].attributes[key]
+            if told and name != v.BACKEND_ATTACH_ASKED:
+                return told[0].attributes[key]
         return None
 
-    def number(self, key: str) -> int | None:
+    def number(self, key: str, at_ns: int | None = None) -> int | None:
         """A numeric setting in force."""
-        value = self.setting(key)
+        value = self.setting(key, at_ns)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
-    def text(self, key: str) -> str | None:
+    def text(self, key: str, at_ns: int | None = None) -> str | None:
         """A setting in force as a string."""
-        value = self.setting(key)
+        value = self.setting(key, at_ns)
         return value if isinstance(value, str) else None
+
+    def opened(self, at_ns: int | None = None) -> Span | None:
+        """The store client in use at a time: a backend may be detached and attached anew with other settings."""
+        good = [span for span in self.all(v.BACKEND_OPEN) if not failed(span)] or self.all(v.BACKEND_OPEN)
+        began = [span for span in good if at_ns is None or span.start_ns <= at_ns] or good[:1]
+        return began[-1] if began else None
 
     # -- identity --------------------------------------------------------------------------------------------------
     @property
@@ -134,24 +148,43 @@ class Engine:
         return self.number(v.PAGE_SIZE) or 1
 
     # -- key scheme ------------------------------------------------------------------------------------------------
+    def prefix_at(self, at_ns: int | None = None) -> str:
+        """What stands before the page key in this engine's object keys."""
+        return text(self.opened(at_ns), v.KEY_PREFIX) or ""
+
+    def suffixes_at(self, at_ns: int | None = None) -> tuple[str, ...]:
+        """What stands behind the page key, one for each KV object of a page that this rank owns."""
+        return tuple(strings(self.opened(at_ns), v.KEY_SUFFIXES))
+
     @property
     def key_prefix(self) -> str:
-        """What stands before the page key in this engine's object keys."""
-        return self.text(v.KEY_PREFIX) or ""
+        """The prefix that was in use last."""
+        return self.prefix_at()
 
     @property
     def key_suffixes(self) -> tuple[str, ...]:
-        """What stands behind the page key, one for each KV object of a page that this rank owns."""
-        return tuple(strings(self.last(v.BACKEND_OPEN), v.KEY_SUFFIXES))
+        """The suffixes that were in use last."""
+        return self.suffixes_at()
 
     # -- hook points -----------------------------------------------------------------------------------------------
     @property
     def blind(self) -> list[str]:
-        """Points that this process could not use: missing, changed or retired."""
-        if self.ledger is not None:
-            return sorted({*self.ledger.ids("missing"), *self.ledger.ids("changed"), *self.ledger.ids("retired")})
-        span = self.last(v.LEDGER)
-        return sorted({*strings(span, v.POINTS_MISSING), *strings(span, v.POINTS_CHANGED), *strings(span, v.POINTS_RETIRED)})
+        """Points that this process could not use, or not always: missing, changed, retired, faulty; waiting where it serves without them."""
+        lost = {*self._points("missing", v.POINTS_MISSING), *self._points("changed", v.POINTS_CHANGED), *self._points("retired", v.POINTS_RETIRED)}
+        lost |= {*(self.ledger.faulty if self.ledger is not None else strings(self.last(v.LEDGER), v.POINTS_FAULTY))}
+        create = self.last(v.BACKEND_CREATE)
+        if create is not None and not failed(create) and not failed(self.last(v.ENGINE)):
+            # A module that a serving engine has not imported has moved: what it held is called elsewhere, unseen.
+            lost |= self.waiting
+        return sorted(lost)
+
+    @property
+    def waiting(self) -> set[str]:
+        """Points that a rung needs and whose module this process has not imported."""
+        return {*self._points("waiting", v.POINTS_WAITING)} & NEEDED
+
+    def _points(self, state: str, key: str) -> list[str]:
+        return self.ledger.ids(state) if self.ledger is not None else strings(self.last(v.LEDGER), key)
 
     @property
     def installed(self) -> int:
@@ -202,7 +235,9 @@ class Engine:
         if broken or failed(self.last(v.ENGINE)):
             return NO, evidence
         if create is None and self.first(v.ENGINE) is not None and "backend.create" not in self.blind and self.whole:
-            return NO, evidence
+            # Without an import of the factory nothing is proved, unless the tree is one that has no storage.
+            unseen = "backend.create" in self.waiting and text(self.last(v.ENGINE), v.TREE) in STORING_TREES
+            return (UNKNOWN if unseen else NO), evidence
         if None in (create, setup, warmup, attach) or not registers:
             return UNKNOWN, evidence
         return YES, evidence

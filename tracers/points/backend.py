@@ -16,6 +16,9 @@ FACTORY = "sglang.srt.mem_cache.storage.backend_factory:StorageBackendFactory"
 ENTRY = "sglang.srt.entrypoints.engine:Engine"
 SIGNALS = "sglang.srt.managers.tokenizer_manager:SignalHandler"
 SERVER = "sglang.srt.entrypoints.http_server"
+SPLIT = "0.5.15"
+"""First release after 0.5.14: how targets look between it and 0.5.23 is not known."""
+NEW = "0.5.23"
 BUILT = ("backend_created",)
 
 POINTS: tuple[Point, ...] = (
@@ -23,7 +26,10 @@ POINTS: tuple[Point, ...] = (
         id="engine.start",
         layer="process",
         doc="ranks and settings asked for, when a scheduler begins to build itself",
-        targets=(Target(f"{SCHEDULER}.__init__", ("self", "server_args", "port_args", "gpu_id", "tp_rank")),),
+        targets=(
+            Target(f"{SCHEDULER}.__init__", ("self", "server_args", "port_args", "gpu_id", "tp_rank"), until=SPLIT),
+            Target(f"{SCHEDULER}.__init__", ("self", "server_args", "port_args"), since=NEW, after=process.scheduler_begins_placed),
+        ),
         span=v.ENGINE_START,
         attributes=(
             v.TP_RANK, v.TP_SIZE, v.PP_RANK, v.PP_SIZE, v.DP_RANK, v.DEVICE, v.MODEL, v.PAGE_SIZE, v.HIERARCHICAL, v.ASKED_BACKEND,
@@ -37,7 +43,10 @@ POINTS: tuple[Point, ...] = (
         id="engine.built",
         layer="process",
         doc="settings in force once the scheduler is built, or why it failed",
-        targets=(Target(f"{SCHEDULER}.__init__", ("self", "server_args", "port_args", "gpu_id", "tp_rank")),),
+        targets=(
+            Target(f"{SCHEDULER}.__init__", ("self", "server_args", "port_args", "gpu_id", "tp_rank"), until=SPLIT),
+            Target(f"{SCHEDULER}.__init__", ("self", "server_args", "port_args"), since=NEW),
+        ),
         span=v.ENGINE,
         attributes=(v.OUTCOME, v.TREE, v.PAGE_SIZE, v.BIGRAM, v.HIERARCHICAL, v.KV_DTYPE, v.MEM_LAYOUT, v.IO_BACKEND, v.ERROR_TEXT),
         after=process.scheduler_built,
@@ -136,13 +145,13 @@ POINTS: tuple[Point, ...] = (
     Point(
         id="backend.attach_asked",
         layer="backend",
-        doc="a running engine was asked to attach: its own answer",
+        doc="a running engine was asked to attach: its own answer, and the policies in force afterwards",
         targets=(
-            Target(f"{RADIX}.attach_storage_backend", ("self", "storage_backend", "storage_backend_extra_config_json"), until="0.5.15"),
+            Target(f"{RADIX}.attach_storage_backend", ("self", "storage_backend", "storage_backend_extra_config_json"), until=SPLIT),
             Target(f"{UNIFIED}.attach_storage_backend", ("self", "storage_backend", "storage_backend_extra_config_json")),
         ),
         span=v.BACKEND_ATTACH_ASKED,
-        attributes=(v.OUTCOME, v.BACKEND, v.MESSAGE, v.REASON, v.ERROR_TEXT),
+        attributes=(v.OUTCOME, v.BACKEND, v.MESSAGE, v.REASON, v.STOP_POLICY, v.WRITE_POLICY, v.WRITE_THRESHOLD, v.THRESHOLD, v.ERROR_TEXT),
         before=read.before_attach_asked,
         after=read.attach_asked,
         carries=True,
@@ -174,13 +183,13 @@ POINTS: tuple[Point, ...] = (
         layer="backend",
         doc="class, thresholds and stop policy of the prefix tree",
         targets=(
-            Target(f"{RADIX}.__init__", ("self", "params", "server_args"), until="0.5.15"),
+            Target(f"{RADIX}.__init__", ("self", "params", "server_args"), until=SPLIT),
             Target(f"{UNIFIED}.init_hicache", ("self",)),
         ),
         span=v.TREE_OPEN,
         attributes=(
             v.OUTCOME, v.TREE, v.PAGE_SIZE, v.BIGRAM, v.STOP_POLICY, v.THRESHOLD, v.LOAD_BACK_THRESHOLD, v.WRITE_THRESHOLD, v.TIMEOUT_BASE,
-            v.TIMEOUT_PER_PAGE, v.TIMEOUT_MAX, v.CAPACITY_LIMIT,
+            v.TIMEOUT_PER_PAGE, v.TIMEOUT_MAX, v.CAPACITY_LIMIT, v.TIMEOUT_COUNTS, v.TIMEOUT_CLOCK,
         ),
         after=read.tree_opened,
         carries=True,

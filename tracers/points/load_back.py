@@ -2,7 +2,7 @@
 
 from tracers import vocabulary as v
 from tracers.point import Point, Target
-from tracers.points.backend import CONTROLLER, HYBRID, RADIX, UNIFIED
+from tracers.points.backend import CONTROLLER, HYBRID, NEW, RADIX, SPLIT, UNIFIED
 from tracers.read import load_back as read
 
 LOADED = ("loaded_back",)
@@ -12,7 +12,7 @@ POINTS: tuple[Point, ...] = (
         id="load_back.ask",
         layer="load_back",
         doc="admission asks for host pages: tokens promised and tokens that came",
-        targets=(Target(f"{RADIX}.init_load_back", ("self", "params"), until="0.5.15"), Target(f"{UNIFIED}.init_load_back", ("self", "params"))),
+        targets=(Target(f"{RADIX}.init_load_back", ("self", "params"), until=SPLIT), Target(f"{UNIFIED}.init_load_back", ("self", "params"))),
         span=v.LOAD_BACK_ASK,
         attributes=(v.OUTCOME, v.MATCHED_HOST, v.LOADED_TOKENS, v.REASON),
         after=read.asked,
@@ -24,7 +24,11 @@ POINTS: tuple[Point, ...] = (
         id="load_back.load",
         layer="load_back",
         doc="the tree loads back or declines: threshold, free and evictable tokens",
-        targets=(Target(f"{RADIX}.load_back", ("self", "node"), until="0.5.15"), Target(f"{UNIFIED}.load_back", ("self", "best_match_node"), until="0.5.15")),
+        targets=(
+            Target(f"{RADIX}.load_back", ("self", "node"), until=SPLIT),
+            Target(f"{UNIFIED}.load_back", ("self", "best_match_node"), until=SPLIT),
+            Target(f"{UNIFIED}.load_back", ("self", "node_id"), since=NEW, before=read.node_load),
+        ),
         span=v.LOAD_BACK,
         attributes=(v.OUTCOME, v.NODE, v.TOKENS, v.LOADED_TOKENS, v.LOAD_BACK_THRESHOLD, v.DEVICE_FREE, v.DEVICE_EVICTABLE, v.REASON),
         before=read.before_load,
@@ -43,7 +47,7 @@ POINTS: tuple[Point, ...] = (
         id="load_back.start",
         layer="load_back",
         doc="copies from host to device are issued under an index",
-        targets=(Target(f"{CONTROLLER}.start_loading", ("self",)), Target(f"{HYBRID}.start_loading", ("self",))),
+        targets=(Target(f"{CONTROLLER}.start_loading", ("self",)), Target(f"{HYBRID}.start_loading", ("self",), until=SPLIT)),
         span=v.LOAD_BACK_START,
         attributes=(v.OUTCOME, v.PRODUCER, v.NODES, v.TOKENS),
         before=read.before_start,
@@ -56,7 +60,7 @@ POINTS: tuple[Point, ...] = (
         id="load_back.done",
         layer="load_back",
         doc="copies from host to device are acknowledged",
-        targets=(Target(f"{RADIX}.loading_check", ("self",), until="0.5.15"), Target(f"{UNIFIED}.loading_check", ("self",))),
+        targets=(Target(f"{RADIX}.loading_check", ("self",), until=SPLIT), Target(f"{UNIFIED}.loading_check", ("self",))),
         span=v.LOAD_BACK_DONE,
         attributes=(v.OUTCOME, v.NODES, v.TOKENS),
         before=read.before_done,

@@ -2,8 +2,9 @@
 
 from tracers import vocabulary as v
 from tracers.point import Point, Target
-from tracers.points.backend import CONTROLLER, HYBRID, RADIX, UNIFIED
+from tracers.points.backend import CONTROLLER, HYBRID, NEW, RADIX, SPLIT, UNIFIED
 from tracers.read import write as read
+from tracers.read import write_23
 
 BASE_TREE = "sglang.srt.mem_cache.radix_cache:RadixCache"
 OPERATION = "sglang.srt.managers.cache_controller:StorageOperation"
@@ -15,8 +16,9 @@ POINTS: tuple[Point, ...] = (
         layer="write",
         doc="a request's tokens enter the tree while it runs: the place where write work is tied to a request",
         targets=(
-            Target(f"{BASE_TREE}.cache_unfinished_req", ("self", "req")),
-            Target(f"{UNIFIED}.cache_unfinished_req", ("self", "req"), until="0.5.15"),
+            Target(f"{BASE_TREE}.cache_unfinished_req", ("self", "req"), until=SPLIT),
+            Target(f"{UNIFIED}.cache_unfinished_req", ("self", "req"), until=SPLIT),
+            Target(f"{UNIFIED}.checkpoint_into_tree", ("self", "req"), since=NEW, before=write_23.before_inserted, after=write_23.inserted),
         ),
         span=v.WRITE_INSERT,
         attributes=(v.OUTCOME, v.TOKENS, v.CHUNKED),
@@ -29,8 +31,10 @@ POINTS: tuple[Point, ...] = (
         layer="write",
         doc="a request ends: its tokens enter the tree, and what the engine returns as cached tokens",
         targets=(
-            Target(f"{BASE_TREE}.cache_finished_req", ("self", "req")),
-            Target(f"{UNIFIED}.cache_finished_req", ("self", "req"), until="0.5.15"),
+            Target(f"{BASE_TREE}.cache_finished_req", ("self", "req"), until=SPLIT),
+            Target(f"{UNIFIED}.cache_finished_req", ("self", "req"), until=SPLIT),
+            Target(f"{UNIFIED}.checkpoint_into_tree", ("self", "req"), since=NEW, before=write_23.before_finished),
+            Target(f"{UNIFIED}.on_release", ("self", "req"), since=NEW, before=write_23.before_released),
         ),
         span=v.REQUEST_FINISHED,
         attributes=(
@@ -45,8 +49,15 @@ POINTS: tuple[Point, ...] = (
         layer="write",
         doc="a node is to be copied to the host; 0 tokens is a skip with its reason",
         targets=(
-            Target(f"{RADIX}.write_backup", ("self", "node"), until="0.5.15"),
-            Target(f"{UNIFIED}.write_backup", ("self", "node"), until="0.5.15"),
+            Target(f"{RADIX}.write_backup", ("self", "node"), until=SPLIT),
+            Target(f"{UNIFIED}.write_backup", ("self", "node"), until=SPLIT),
+            Target(
+                f"{UNIFIED}._execute_kv_backup",
+                ("self", "node_id", "device_value"),
+                since=NEW,
+                before=write_23.before_backup,
+                after=write_23.backed_up,
+            ),
         ),
         span=v.WRITE_BACKUP,
         attributes=(
@@ -69,8 +80,16 @@ POINTS: tuple[Point, ...] = (
         layer="write",
         doc="the copy of a node to the host has finished",
         targets=(
-            Target(f"{RADIX}._finish_write_through_ack", ("self", "ack_id"), until="0.5.15"),
-            Target(f"{UNIFIED}._finish_write_through_ack", ("self", "ack_id")),
+            Target(f"{RADIX}._finish_write_through_ack", ("self", "ack_id"), until=SPLIT),
+            Target(f"{UNIFIED}._finish_write_through_ack", ("self", "ack_id"), until=SPLIT),
+            Target(
+                f"{UNIFIED}._finish_write_through_ack",
+                ("self", "ack_id"),
+                since=NEW,
+                before=write_23.before_acknowledged,
+                after=write_23.acknowledged,
+                rid=write_23.acknowledged_rid,
+            ),
         ),
         span=v.WRITE_HOST_DONE,
         attributes=(v.OUTCOME, v.NODE, v.TOKENS),
@@ -93,6 +112,16 @@ POINTS: tuple[Point, ...] = (
         carries=True,
         once=True,
         rungs=WRITTEN,
+    ),
+    Point(
+        id="write.unqueued",
+        layer="write",
+        doc="a copied node that the tree does not queue for the store",
+        targets=(Target(f"{UNIFIED}.write_backup_storage", ("self", "node_id"), since=NEW),),
+        span=v.WRITE_ENQUEUE,
+        attributes=(v.OUTCOME, v.OPERATION, v.PAGES, v.BACKUP_SKIP, v.QUEUE, v.REASON, v.PAGE_KEYS),
+        after=write_23.unqueued,
+        carries=True,
     ),
     Point(
         id="write.operation",
@@ -118,7 +147,7 @@ POINTS: tuple[Point, ...] = (
         id="write.thread",
         layer="write",
         doc="witness of the backup thread's end",
-        targets=(Target(f"{CONTROLLER}.backup_thread_func", ("self",)), Target(f"{HYBRID}.backup_thread_func", ("self",), since="0.5.15")),
+        targets=(Target(f"{CONTROLLER}.backup_thread_func", ("self",)), Target(f"{HYBRID}.backup_thread_func", ("self",), since=NEW)),
         span=v.WRITE_THREAD,
         attributes=(v.OUTCOME, v.QUEUE, v.ERROR_TEXT),
         after=read.thread_ended,

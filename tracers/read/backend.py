@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from tracers.point import Args, Kwargs
-from tracers.read.take import argument, number, outcome, text, whole
+from tracers.read.take import argument, bigram, number, outcome, text, whole
 from tracers.settings import MOONCAKE_VARIABLES, config_file_named, user_set
 
 RDMA_CLASS = Path("/sys/class/infiniband")
@@ -98,18 +98,18 @@ def _same_size(used: Any, given: str) -> bool:
 
 def opened(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:
     """BACKEND_OPEN: key scheme, engine sharing, group semantics (SGLang `mooncake_store.py`, MooncakeStore.__init__)."""
-    del state, result, kwargs
+    del state, result
     store = args[0]
     shared = getattr(store, "_shared_mooncake_transfer_engine", None)
     config = getattr(store, "config", None)
-    tag = getattr(store, "extra_backend_tag", None)
-    prefix = getattr(store, "config_prefix", None)
-    if prefix is None and tag is not None:
-        prefix = f"{tag}_"
+    extra = getattr(argument(args, kwargs, 1, "storage_config"), "extra_config", None)
+    tag = extra.get("extra_backend_tag") if isinstance(extra, dict) else None
+    # From 0.5.23 on the tag is a part of config_prefix; before, it is all of the prefix.
+    prefix = getattr(store, "config_prefix", getattr(store, "extra_backend_tag", None))
     return (
         outcome(error),
         text(tag),
-        text(prefix),
+        None if prefix is None else f"{prefix}_",
         _suffixes(store),
         getattr(store, "enable_group_semantics", None),
         getattr(store, "_supports_group_ids", None),
@@ -166,14 +166,25 @@ def before_attach_asked(args: Args, kwargs: Kwargs) -> Any:
 
 
 def attach_asked(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:
-    """BACKEND_ATTACH_ASKED of a tree: the engine's own answer, and whether the settings were dropped (A12)."""
+    """BACKEND_ATTACH_ASKED of a tree: the engine's own answer, whether the settings were dropped (A12), the policies in force afterwards."""
     was_on, was = state
     name = text(argument(args, kwargs, 1, "storage_backend"))
     extra = argument(args, kwargs, 2, "storage_backend_extra_config_json")
     ok, message = result if isinstance(result, tuple) and len(result) == 2 else (error is None, None)
     dropped = bool(ok and was_on and was == name and extra)
     reason = "A12" if dropped else (None if ok else "A11")
-    return (outcome(error, declined=not ok), name, str(message)[:200] if message else None, reason, None)
+    tree = args[0]
+    return (
+        outcome(error, declined=not ok),
+        name,
+        str(message)[:200] if message else None,
+        reason,
+        text(getattr(tree, "prefetch_stop_policy", None)),
+        text(getattr(getattr(tree, "cache_controller", None), "write_policy", None)),
+        number(tree, "write_through_threshold"),
+        number(tree, "prefetch_threshold"),
+        None,
+    )
 
 
 def controller_opened(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:
@@ -181,6 +192,8 @@ def controller_opened(args: Args, kwargs: Kwargs, state: Any, result: Any, error
     del state, result, kwargs
     controller = args[0]
     host = getattr(controller, "mem_pool_host", None)
+    # From 0.5.23 on a group stands for its pools; the one whose indices all share is the KV pool.
+    host = getattr(getattr(host, "anchor_entry", None), "host_pool", host)
     device = getattr(controller, "mem_pool_device", None)
     page = number(controller, "page_size")
     per_token = number(host, "size_per_token")
@@ -210,7 +223,7 @@ def tree_opened(args: Args, kwargs: Kwargs, state: Any, result: Any, error: Base
         outcome(error),
         type(tree).__name__,
         page,
-        bool(getattr(tree, "is_eagle", False)),
+        bigram(tree),
         text(getattr(tree, "prefetch_stop_policy", None)),
         number(tree, "prefetch_threshold"),
         number(tree, "load_back_threshold"),
@@ -219,6 +232,7 @@ def tree_opened(args: Args, kwargs: Kwargs, state: Any, result: Any, error: Base
         per_ki * page / 1024 if isinstance(per_ki, (int, float)) else _float(getattr(tree, "prefetch_timeout_per_page", None)),
         _float(getattr(timeout, "max", None)),
         number(getattr(tree, "cache_controller", None), "prefetch_capacity_limit"),
+        *(("asked", "blocked") if hasattr(tree, "_storage_prefetch_wait") else ("agreed", "enqueue")),
     )
 
 

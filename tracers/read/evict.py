@@ -3,7 +3,7 @@
 from typing import Any
 
 from tracers import carry
-from tracers.point import Args, Kwargs
+from tracers.point import SKIP, Args, Kwargs
 from tracers.read.take import argument, number, outcome
 
 
@@ -13,7 +13,12 @@ def device(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseExcep
     params = argument(args, kwargs, 1, "params")
     freed = number(result, "num_tokens_evicted")
     lost = carry.noted("unbacked", 0)
-    return (outcome(error), number(params, "num_tokens"), freed, lost, "E01" if lost else None)
+    reason = None
+    if lost:
+        reason = "E03" if carry.noted("why") == "host_pressure" else "E01"
+    elif carry.noted("declined"):
+        reason = "E04"
+    return (outcome(error), number(params, "num_tokens"), freed, lost, reason)
 
 
 def dropped(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:
@@ -34,6 +39,22 @@ def leaf(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseExcepti
     del args, kwargs, result
     if error is None and state:
         carry.add("unbacked", state)
+
+
+def record_dropped(args: Args, kwargs: Kwargs) -> Any:
+    """Runs for every node that is evicted: one comparison whether tokens were dropped (unified_radix_cache.py, _record_dropped_tokens)."""
+    tokens = argument(args, kwargs, 1, "dropped_tokens", 0)
+    if tokens > 0:
+        carry.add("unbacked", tokens)
+        carry.note("why", argument(args, kwargs, 2, "reason"))
+    return SKIP
+
+
+def subtree_dropped(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:
+    """Note for EVICT_DEVICE: write_back found no host room and may not drop the node either (_drop_subtree_no_host)."""
+    del args, kwargs, state
+    if result is False and error is None:
+        carry.note("declined", True)
 
 
 def host(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:

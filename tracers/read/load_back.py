@@ -20,7 +20,9 @@ def asked(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseExcept
     del state
     params = argument(args, kwargs, 1, "params")
     promised = number(params, "host_hit_length") or 0
-    loaded = len(result[0]) if error is None and isinstance(result, tuple) and len(result) else 0
+    # From 0.5.23 on the tree answers with a number in place of the indices.
+    came = result[0] if error is None and isinstance(result, tuple) and result else 0
+    loaded = came if isinstance(came, int) else len(came)
     declined = loaded == 0 and promised > 0
     return (outcome(error, declined=declined), promised, loaded, carry.noted("reason") if declined else None)
 
@@ -37,6 +39,16 @@ def before_load(args: Args, kwargs: Kwargs) -> Any:
     return (tokens, free_tokens(controller.mem_pool_device_allocator), evictable() if callable(evictable) else None, number(node, "id"))
 
 
+def node_load(args: Args, kwargs: Kwargs) -> Any:
+    """Tokens promised to the request and the room that there is, before `load_back(node_id, mem_quota, req)`."""
+    tree, node = args[0], argument(args, kwargs, 1, "node_id")
+    req = argument(args, kwargs, 3, "req")
+    controller = tree.cache_controller
+    evictable = getattr(tree, "evictable_size", None)
+    allocator = getattr(controller, "mem_pool_device_allocator", None)
+    return (number(req, "host_hit_length") or 0, free_tokens(allocator), evictable() if callable(evictable) else None, node)
+
+
 def load(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:
     """LOAD_BACK (load_back of both trees): why it declined, in the order of the tree's own tests."""
     del kwargs
@@ -45,15 +57,13 @@ def load(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseExcepti
     moved = (tokens if result else 0) if isinstance(result, bool) else (len(result) if result is not None else 0)
     reason = None
     if moved == 0 and error is None:
-        if threshold is not None and tokens < threshold:
-            reason = "L02"
-        elif carry.noted("load_none"):
+        if carry.noted("load_none"):
             reason = "L05"
+        elif threshold is not None and tokens < threshold:
+            reason = "L02"
         else:
             reason = "L04"
-        outer = carry.here.frame.outer if carry.here.frame is not None else None
-        if outer is not None:
-            outer.notes = {**(outer.notes or {}), "reason": reason}
+        carry.pass_on(reason=reason)
     return (outcome(error, declined=moved == 0), node, tokens, moved, threshold, free, evictable, reason)
 
 

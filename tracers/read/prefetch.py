@@ -1,5 +1,6 @@
 """Readers of the read path from the store: gate, lookup, transfer, publication."""
 
+import sys
 import time
 from typing import Any
 
@@ -7,8 +8,9 @@ from tracers import carry
 from tracers import vocabulary as v
 from tracers.detail import Keys, PromptKeys
 from tracers.point import SKIP, Args, Kwargs
-from tracers.read.take import argument, free_tokens, number, outcome, text
+from tracers.read.take import argument, bigram, free_tokens, number, outcome, text
 
+HASHES = "sglang.srt.mem_cache.utils"
 PROBE_RID = "__storage_hit_query__"
 """Operation that SGLang makes for a question outside any request (hiradix_cache.py, query_storage_hit_length)."""
 
@@ -35,7 +37,7 @@ def queued(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseExcep
     tree = getattr(scheduler, "tree_cache", None)
     page = number(tree, "page_size") or number(scheduler, "page_size") or 1
     retracted = bool(getattr(req, "retracted_stain", False))
-    keys = None if retracted else PromptKeys(req.origin_input_ids, page, bigram=bool(getattr(tree, "is_eagle", False)))
+    keys = None if retracted else PromptKeys(req.origin_input_ids, page, bigram=bigram(tree), namespace=_namespace(req))
     mode = getattr(scheduler, "disaggregation_mode", None)
     return (
         outcome(error),
@@ -45,8 +47,16 @@ def queued(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseExcep
         getattr(req, "extra_key", None) is not None,
         page,
         "R03" if getattr(mode, "value", None) == "decode" else None,
+        number(getattr(req, "cache_request_handle", None), "attempt_id"),
         keys,
     )
+
+
+def _namespace(req: Any) -> tuple[str | None, str | None]:
+    """What the engine hashes before a request's first page; before 0.5.23 it hashed none."""
+    if not hasattr(sys.modules.get(HASHES), "storage_namespace_seed"):
+        return (None, None)
+    return (getattr(req, "extra_key", None), getattr(req, "cache_salt", None))
 
 
 def gated(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:
@@ -55,19 +65,19 @@ def gated(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseExcept
     scheduler, req = args[0], argument(args, kwargs, 1, "req")
     prompt = len(req.origin_input_ids) + len(req.output_ids)
     if not getattr(scheduler, "enable_hicache_storage", False):
-        return (outcome(error, declined=True), prompt, None, None, None, None, "R01", 0, bool(getattr(req, "retracted_stain", False)))
+        return (outcome(error, declined=True), prompt, None, None, None, None, "R01", 0, bool(getattr(req, "retracted_stain", False)), None)
     device, host = len(req.prefix_indices), int(req.host_hit_length)
     node, root = req.last_host_node, scheduler.tree_cache.root_node
-    end = _reuse_end(req, prompt)
+    end = reuse_end(req, prompt)
     page = number(scheduler.tree_cache, "page_size") or 1
     asked = max(0, end - device - host) // page * page
     barred = not (node.backuped or node is root)
     reason = "R02" if barred else carry.noted("reason")
     accepted = carry.noted("accepted", 0)
-    return (outcome(error, declined=not accepted), prompt, device, host, end, asked, reason, accepted, bool(getattr(req, "retracted_stain", False)))
+    return (outcome(error, declined=not accepted), prompt, device, host, end, asked, reason, accepted, bool(getattr(req, "retracted_stain", False)), None)
 
 
-def _reuse_end(req: Any, prompt: int) -> int:
+def reuse_end(req: Any, prompt: int) -> int:
     """The last token is never reused, nor what comes after the first token whose logprob is asked (schedule_batch.py, _compute_max_prefix_len)."""
     end = prompt - 1
     if getattr(req, "return_logprob", False) and req.logprob_start_len >= 0:
@@ -93,7 +103,7 @@ def enqueue(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseExce
     was_there, occupied, limit, host_free = state
     asked = len(argument(args, kwargs, 3, "new_input_tokens") or ())
     page = number(tree, "page_size") or 1
-    asked = max(0, asked - 1 if getattr(tree, "is_eagle", False) else asked) // page * page
+    asked = max(0, asked - bigram(tree)) // page * page
     threshold = number(tree, "prefetch_threshold")
     entry = tree.ongoing_prefetch.get(rid)
     accepted = len(entry[1]) if entry is not None else 0
@@ -112,9 +122,7 @@ def enqueue(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseExce
     if reason is not None:
         carry.note("reason", reason)
     carry.add("accepted", accepted)
-    outer = carry.here.frame.outer if carry.here.frame is not None else None
-    if outer is not None:
-        outer.notes = {**(outer.notes or {}), "reason": reason, "accepted": accepted}
+    carry.pass_on(reason=reason, accepted=accepted)
     last = text(argument(args, kwargs, 4, "last_hash"))
     return (
         outcome(error, declined=entry is None),
@@ -126,6 +134,7 @@ def enqueue(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseExce
         host_free,
         text(getattr(tree, "prefetch_stop_policy", None)),
         reason,
+        None,
         Keys([last], v.ANCHOR) if last else None,
     )
 
@@ -142,7 +151,11 @@ def looked_up(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseEx
     hit = int(result[1]) if error is None and isinstance(result, tuple) else None
     threshold = number(controller, "prefetch_threshold")
     below = hit is not None and threshold is not None and hit < threshold
-    return (outcome(error, declined=below), number(operation, "id"), len(operation.token_ids), hit, threshold, "R12" if below else ("R10" if error else None), None)
+    reason = "R12" if below else ("R10" if error else None)
+    # A key of token pairs counts pairs, and the key itself knows how many.
+    asked = len(operation.token_ids)
+    attempt = number(getattr(operation, "handle", None), "attempt_id")
+    return (outcome(error, declined=below), number(operation, "id"), asked, hit, threshold, reason, attempt, None)
 
 
 def before_transfer(args: Args, kwargs: Kwargs) -> Any:
@@ -158,7 +171,7 @@ def transferred(args: Args, kwargs: Kwargs, state: Any, result: Any, error: Base
     done = (number(operation, "completed_tokens") or 0) - state
     short = error is None and done < agreed
     terminated = bool(operation.is_terminated())
-    return (outcome(error, declined=short), number(operation, "id"), agreed, done, terminated, None)
+    return (outcome(error, declined=short), number(operation, "id"), agreed, done, terminated, None, None)
 
 
 def before_finish(args: Args, kwargs: Kwargs) -> Any:
@@ -175,7 +188,7 @@ def finish(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseExcep
     done = int(result[0]) if error is None and isinstance(result, tuple) else None
     agreed = len(operation.hash_value) * (number(controller, "page_size") or 1)
     carry.here.last_rid = operation_rid(args, kwargs)
-    return (outcome(error, declined=done is not None and done < agreed), number(operation, "id"), agreed, done, ended, seconds)
+    return (outcome(error, declined=done is not None and done < agreed), number(operation, "id"), agreed, done, ended, seconds, None, None)
 
 
 def finished_rid(args: Args, kwargs: Kwargs) -> str | None:
@@ -193,7 +206,7 @@ def published(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseEx
     """PREFETCH_PUBLISH (_insert_helper_host of both trees): tokens inserted, and tokens that were in the tree already."""
     del args, kwargs
     matched = result if isinstance(result, int) else number(result, "prefix_len")
-    return (outcome(error), state, matched)
+    return (outcome(error), state, matched, None)
 
 
 def credited(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:

@@ -1,11 +1,14 @@
 """Readers of a scheduler's life: what it was asked to be, and what it became."""
 
+import sys
 import time
 from typing import Any
 
 from tracers.point import Args, Kwargs
-from tracers.read.take import argument, number, text, whole
+from tracers.read.take import argument, bigram, number, text, told, whole
 
+CONTEXT = "sglang.srt.runtime_context"
+"""Module of 0.5.23 and later in which a process says which ranks it has."""
 _bound: list[Any] = []
 
 
@@ -21,9 +24,18 @@ def _server_args(args: Args, kwargs: Kwargs) -> Any:
 def scheduler_begins(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:
     """ENGINE_START: ranks and the settings that were asked for (SGLang `managers/scheduler.py`, Scheduler.__init__)."""
     del state, result, error
-    asked = _server_args(args, kwargs)
-    tp_rank = argument(args, kwargs, 4, "tp_rank")
-    pp_rank = argument(args, kwargs, 6, "pp_rank")
+    return _begun(_server_args(args, kwargs), argument(args, kwargs, 4, "tp_rank"), argument(args, kwargs, 6, "pp_rank"), argument(args, kwargs, 9, "dp_rank"))
+
+
+def scheduler_begins_placed(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:
+    """ENGINE_START from 0.5.23 on: the launcher has published the ranks before the scheduler is built (`runtime_context.py`, publish)."""
+    del state, result, error
+    find = getattr(sys.modules.get(CONTEXT), "get_parallel", None)
+    placed = find() if find is not None else None
+    return _begun(_server_args(args, kwargs), told(placed, "tp_rank"), told(placed, "pp_rank"), told(placed, "dp_rank"))
+
+
+def _begun(asked: Any, tp_rank: Any, pp_rank: Any, dp_rank: Any) -> Any:
     for spool in _bound:
         spool.ranks = {"tp": whole(tp_rank), "pp": whole(pp_rank)}
         spool.ledger.scheduler = True
@@ -32,7 +44,7 @@ def scheduler_begins(args: Args, kwargs: Kwargs, state: Any, result: Any, error:
         getattr(asked, "tp_size", None),
         pp_rank,
         getattr(asked, "pp_size", None),
-        argument(args, kwargs, 9, "dp_rank"),
+        whole(dp_rank),
         text(getattr(asked, "device", None)),
         text(getattr(asked, "served_model_name", None)),
         getattr(asked, "page_size", None),
@@ -55,11 +67,13 @@ def scheduler_built(args: Args, kwargs: Kwargs, state: Any, result: Any, error: 
     controller = getattr(tree, "cache_controller", None)
     pool = getattr(controller, "mem_pool_device", None)
     dtype = getattr(pool, "store_dtype", None) or getattr(pool, "dtype", None)
+    for spool in _bound:
+        spool.ledger.tree = type(tree).__name__ if tree is not None else None
     return (
         "failed" if error is not None else "ok",
         type(tree).__name__ if tree is not None else None,
         number(tree, "page_size") or number(scheduler, "page_size"),
-        bool(getattr(tree, "is_eagle", False)),
+        bigram(tree),
         bool(getattr(scheduler, "enable_hicache_storage", False)),
         text(dtype),
         text(getattr(asked, "hicache_mem_layout", None)),

@@ -4,7 +4,7 @@ import itertools
 from typing import Any
 
 from tracers.point import SKIP, Args, Kwargs
-from tracers.read.take import argument, number, outcome, whole
+from tracers.read.take import argument, number, outcome, prefix, whole
 
 LAST = "_hicachectl_admission"
 BATCH_ID = "_hicachectl_batch"
@@ -20,7 +20,7 @@ def request(args: Args, kwargs: Kwargs) -> str | None:
 def before_admission(args: Args, kwargs: Kwargs) -> Any:
     """The match of this attempt, before anything is loaded back."""
     req = argument(args, kwargs, 1, "req")
-    return (len(req.prefix_indices), whole(getattr(req, "host_hit_length", 0)), number(args[0], "rem_total_tokens"))
+    return (prefix(req), whole(getattr(req, "host_hit_length", 0)), number(args[0], "rem_total_tokens"))
 
 
 def admission(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:
@@ -33,7 +33,10 @@ def admission(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseEx
     if req.__dict__.get(LAST) == answer and error is None:
         return None
     req.__dict__[LAST] = answer
-    needed = (number(req, "extend_input_len") or 0) + (number(getattr(req, "sampling_params", None), "max_new_tokens") or 0)
+    extend = number(req, "extend_input_len")
+    if extend is None:
+        extend = len(getattr(req, "full_untruncated_fill_ids", ())) - prefix(req)
+    needed = extend + (number(getattr(req, "sampling_params", None), "max_new_tokens") or 0)
     blocked = not admitted and name == "no_token"
     return (outcome(error, declined=not admitted), admitted, name, device, host, budget, needed, "L08" if blocked and host else None)
 
@@ -48,13 +51,13 @@ def prefill(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseExce
     batch.__dict__[BATCH_ID] = number_
     producer = whole(getattr(batch, "hicache_consumer_index", -1))
     rows = []
-    for req, prefix, extend in zip(batch.reqs, batch.prefix_lens, batch.extend_lens, strict=False):
+    for req, carried, extend in zip(batch.reqs, batch.prefix_lens, batch.extend_lens, strict=False):
         rows.append(
             (
                 req.rid,
                 (
                     "ok",
-                    prefix,
+                    carried,
                     extend,
                     getattr(req, "extend_batch_idx", 1) == 1,
                     number_,

@@ -22,6 +22,25 @@ def number(thing: Any, name: str) -> int | None:
     return whole(getattr(thing, name, None))
 
 
+def told(thing: Any, name: str) -> Any:
+    """What THING has under NAME; None also where it is not known yet (SGLang's ParallelContext raises RuntimeError or ValueError)."""
+    try:
+        return getattr(thing, name, None)
+    except (RuntimeError, ValueError):
+        return None
+
+
+def bigram(tree: Any) -> bool:
+    """Whether keys of this tree are made of token pairs; from 0.5.23 on its core knows."""
+    return bool(getattr(tree, "is_eagle", False) or getattr(getattr(tree, "tree_core", None), "is_eagle", False))
+
+
+def prefix(req: Any) -> int:
+    """Tokens that a request matched on the device: a number from 0.5.23 on, before that the indices themselves."""
+    have = getattr(req, "prefix_len", None)
+    return have if isinstance(have, int) else len(req.prefix_indices)
+
+
 def text(value: Any) -> str | None:
     """VALUE as a string, None stays None."""
     return None if value is None else str(value)

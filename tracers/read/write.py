@@ -108,6 +108,7 @@ def enqueued(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseExc
     controller = args[0]
     skip = bool(getattr(controller, "backup_skip", False))
     queue = getattr(controller, "backup_queue", None)
+    carry.pass_on(enqueued=True)
     return (
         outcome(error),
         result if isinstance(result, int) else None,
@@ -137,8 +138,11 @@ def stored(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseExcep
     pages, page = len(operation.hash_value or ()), number(controller, "page_size") or 1
     done = number(operation, "completed_tokens") or 0
     queue = getattr(controller, "backup_queue", None)
-    short = error is None and done < pages * page
-    return (outcome(error, declined=short), number(operation, "id"), pages, done, queue.qsize() if queue is not None else None, "W13" if short else None)
+    # From 0.5.23 on a rank that does not write comes here as well, for the pools that it may have to write.
+    skip = bool(getattr(controller, "backup_skip", False))
+    short = error is None and done < pages * page and not skip
+    reason = "W13" if short else ("W11" if skip else None)
+    return (outcome(error, declined=short), number(operation, "id"), pages, done, queue.qsize() if queue is not None else None, reason)
 
 
 def thread_ended(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:
