@@ -58,7 +58,7 @@ ROWS: tuple[Row, ...] = (
     Row("mooncake_ib_device", None),
     Row("encoder_only", False, None),
     Row("language_only", False, None),
-    Row("encoder_transfer_backend", "zmq_to_scheduler"),
+    Row("encoder_transfer_backend", None),  # a release's own default, and never mooncake
 )
 DEFAULT_RATIO = 2.0
 """Of `hicache_ratio`, where nothing is given: a field's default in 0.5.14, resolved later in 0.5.23."""

@@ -1,5 +1,6 @@
 """`hicachectl doctor` with the real packages and the real store."""
 
+import importlib
 import json
 import os
 import signal
@@ -156,34 +157,46 @@ def test_a_master_of_another_release(tmp_path):
     assert "of another release than this client" in probed.stdout
 
 
+BY_RELEASE = {"model_path", "hicache_ratio", "encoder_transfer_backend"}
 LAYOUTS = ["layer_first", "page_first", "page_first_direct", "page_head"]
 
 
+@pytest.mark.parametrize("unified", [False, True])
 @pytest.mark.parametrize("backend", ["mooncake", "file"])
 @pytest.mark.parametrize("io", ["kernel", "direct", "kernel_ascend"])
 @pytest.mark.parametrize("asked", LAYOUTS)
-def test_layouts_are_rewritten_as_sglang_does(asked, io, backend):
+def test_layouts_are_rewritten_as_sglang_does(asked, io, backend, unified):
     """Layout and I/O backend are resolved as the installed SGLang resolves them, for every combination."""
-    ServerArgs = pytest.importorskip("sglang.srt.server_args").ServerArgs  # noqa: N806 - the class's own name
-    if not hasattr(ServerArgs, "_resolve_layout_io_compatibility"):
-        pytest.skip("this release resolves arguments elsewhere")
-    engine = SimpleNamespace(hicache_mem_layout=asked, hicache_io_backend=io, hicache_storage_backend=backend)
-    ServerArgs._resolve_layout_io_compatibility(engine)
-    ServerArgs._resolve_storage_layout_compatibility(engine)
+    server_args = pytest.importorskip("sglang.srt.server_args")
+    engine = SimpleNamespace(
+        hicache_mem_layout=asked,
+        hicache_io_backend=io,
+        hicache_storage_backend=backend,
+        dcp_size=1,
+        enable_unified_memory=unified,
+    )
+    if hasattr(server_args.ServerArgs, "_resolve_layout_io_compatibility"):
+        sglang, resolved = "0.5.14", engine
+        server_args.ServerArgs._resolve_layout_io_compatibility(engine)
+        server_args.ServerArgs._resolve_storage_layout_compatibility(engine)
+    else:
+        hook = importlib.import_module("sglang.srt.arg_groups.hicache_hook")
+        sglang, resolved = "0.5.23", hook.resolving_view(engine)
+        hook.resolve_layout_io_compatibility(engine)
+        hook.resolve_storage_layout_compatibility(engine)
+        hook.resolve_unified_memory_layout_io(engine)
     words = ["--hicache-mem-layout", asked, "--hicache-io-backend", io, "--hicache-storage-backend", backend]
-    ours = layout.resolved(arguments.parse(words), "0.5.14")
-    assert ours[:2] == (engine.hicache_mem_layout, engine.hicache_io_backend)
+    ours = layout.resolved(arguments.parse([*words, *(["--enable-unified-memory"] if unified else [])]), sglang)
+    assert ours[:2] == (resolved.hicache_mem_layout, resolved.hicache_io_backend)
 
 
 def test_defaults_are_those_of_the_installed_sglang():
-    """Every default that doctor assumes is the installed release's own, but for the ratio, which a later release resolves itself."""
+    """Every default that doctor assumes is the installed release's own, but for those that differ by release."""
     needs("sglang")
     parsed = inside.parse(sys.executable, os.environ, ["--model-path", "x"])
     assert parsed.values is not None, parsed
     known = {
-        row.name: row.default
-        for row in arguments.ROWS
-        if row.name in parsed.values and row.name not in {"model_path", "hicache_ratio"}
+        row.name: row.default for row in arguments.ROWS if row.name in parsed.values and row.name not in BY_RELEASE
     }
     assert known == {name: parsed.values[name] for name in known}
     assert len(known) > 20
