@@ -25,9 +25,9 @@ class FailOn(str, Enum):
 
 OutputOption = Annotated[Output, typer.Option("-o", "--output", help="How to print: a table to read, or one JSON document.")]
 RunsArgument = Annotated[
-    Optional[list[str]], typer.Argument(metavar="[RUN]...", help="Recordings: folders or files, '-' for stdin. Default: the newest one.", show_default=False)
+    Optional[list[str]], typer.Argument(metavar="RUN", help="Recordings: folders or files, '-' for stdin. Default: the newest one.", show_default=False)
 ]
-RunArgument = Annotated[Optional[str], typer.Argument(metavar="[RUN]", help="A recording: a folder or file. Default: the newest one.", show_default=False)]
+RunArgument = Annotated[Optional[str], typer.Argument(metavar="RUN", help="A recording: a folder or file. Default: the newest one.", show_default=False)]
 RequestOption = Annotated[Optional[str], typer.Option("--request", metavar="RID", help="Only the request with this id, or ids that start with it.")]
 FailOnOption = Annotated[FailOn, typer.Option("--fail-on", help="Exit 1 when a finding has this level or a higher one.")]
 RunDirOption = Annotated[Optional[Path], typer.Option("--run", metavar="DIR", help="Folder for the recording; must be empty or absent.", show_default=False)]

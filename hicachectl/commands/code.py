@@ -14,7 +14,7 @@ from hicachectl.exits import UsageError
 from hicachectl.options import Output, OutputOption
 from hicachectl.views import code as view
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 class Level(str, Enum):

@@ -9,7 +9,7 @@ import typer
 from hicachectl.exits import DONE, FOUND, leave
 from hicachectl.options import Output, OutputOption, RunDirOption
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command()

@@ -11,7 +11,7 @@ import typer
 from hicachectl.exits import DONE, FOUND, UsageError, leave, one_line
 from hicachectl.options import FailOn, FailOnOption, Output, OutputOption, RequestOption, RunsArgument
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 CodeFilter = Annotated[Optional[str], typer.Option("--code", metavar="CODE", help="Only requests and findings with this code.")]
 

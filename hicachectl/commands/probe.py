@@ -11,7 +11,7 @@ from typing import Annotated, Optional
 import typer
 
 from hicachectl.exits import FOUND, UnreachableError, leave, one_line
-from hicachectl.mooncake.client import CALL_TIMEOUT_S
+from hicachectl.mooncake.client import CALL_TIMEOUT_S, StoreRefusedError
 from hicachectl.mooncake.probe import over_http, settings
 from hicachectl.mooncake.probe.admin import locate
 from hicachectl.mooncake.probe.plan import Plan
@@ -167,8 +167,11 @@ def run(
         admin_url=url,
         watermark=watermark,
     )
-    with _bar() as tick:
-        report = probe(plan, tick)
+    try:
+        with _bar() as tick:
+            report = probe(plan, tick)
+    except StoreRefusedError as error:
+        raise UnreachableError(f"{error}; without it, `hicachectl probe --http` asks the master alone") from error
     _show(report, output)
 
 
