@@ -101,6 +101,7 @@ def test_every_step_of_a_healthy_store(running):
         "exists": (True, 1),
         "get_into": (True, 0),
         "put_existing": (True, 0),
+        "get_too_small": (True, -600),
         "batch_put": (True, 0),
         "batch_exists": (True, 1),
         "batch_get": (True, 0),

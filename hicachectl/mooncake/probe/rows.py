@@ -120,6 +120,7 @@ STAGES: tuple[Stage, ...] = (
             Row("put_existing", "put", Expect.zero, Keys.one, "again", WARM_UP_BYTES),
             Row("put_existing", "put_blank", Expect.zero, Keys.one, "again", WARM_UP_BYTES),
             Row("put_existing", "get", Expect.size, Keys.one, "again", WARM_UP_BYTES),
+            Row("get_too_small", "get_into", Expect.refused, Keys.one, "again", WARM_UP_BYTES // 4),
         ),
     ),
     Stage(
