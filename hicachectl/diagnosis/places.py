@@ -1,16 +1,19 @@
 """Where on its journey each lost page stopped; every place has one rule that names the code."""
 
 from hicachectl.diagnosis.rule import Case
+from hicachectl.model.attempt import reason
 
-MISMATCH, UNSEEN, LEFT_DEVICE, GATE, FAILED, GAP, BELOW, DISAGREED, SHORT, UNPUBLISHED, LOAD_BACK, BEYOND = (
+MISMATCH, UNSEEN, LEFT_DEVICE, GATE, REVOKED, FAILED, GAP, BELOW, DISAGREED, NO_ROOM, SHORT, UNPUBLISHED, LOAD_BACK, BEYOND = (
     "mismatch",
     "unseen",
     "left_device",
     "gate",
+    "revoked",
     "failed",
     "gap",
     "below",
     "disagreed",
+    "no_room",
     "short",
     "unpublished",
     "load_back",
@@ -26,27 +29,41 @@ def place(case: Case, page: int) -> str:
         return MISMATCH
     if start < (journey.matched_device or 0):
         return LEFT_DEVICE
-    if start < journey.matched:
+    if start < max(journey.matched, journey.looked_from):
         return LOAD_BACK
     if journey.lookup is None:
-        return GATE if journey.gate_reason else UNSEEN
-    asked_end = journey.matched + journey.asked_pages * size
+        return _without_lookup(case)
+    asked_end = journey.looked_from + journey.asked_pages * size
     if start >= asked_end:
         return BEYOND
-    return _after_lookup(case, start - journey.matched)
+    return _after_lookup(case, start - journey.looked_from)
+
+
+def _without_lookup(case: Case) -> str:
+    journey = case.journey
+    if journey.gate_reason:
+        return GATE
+    return UNSEEN if journey.revoke is None else REVOKED
 
 
 def _after_lookup(case: Case, offset: int) -> str:
     journey = case.journey
     hit = journey.hit
+    own = journey.hits.get(journey.attempt.engine.tp_rank)
     if hit is None or (journey.lookup is not None and journey.lookup.error) or (journey.lookup_code is not None and offset >= hit):
         return FAILED
     if offset >= hit:
-        return GAP
+        return DISAGREED if own is not None and offset < own else GAP
     if not journey.accepted:
         return BELOW
     if offset >= journey.agreed:
-        return DISAGREED
+        return NO_ROOM if len(journey.hits) >= journey.attempt.engine.tp_size else DISAGREED
     if offset >= (journey.arrived or 0):
         return SHORT
-    return UNPUBLISHED if journey.publish is None and journey.load_ask is None else LOAD_BACK
+    return UNPUBLISHED if _unpublished(case) else LOAD_BACK
+
+
+def _unpublished(case: Case) -> bool:
+    """Nothing was taken into the tree: not seen, thrown away, or let go."""
+    publish = case.journey.publish
+    return reason(publish) is not None or (publish is None and case.journey.load_ask is None)

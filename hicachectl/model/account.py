@@ -87,7 +87,7 @@ def _losses(journey: Journey, world: World, found: Account, prefix: int) -> None
 
 def in_store(journey: Journey, world: World, index: int) -> bool:
     """Whether a page of the prompt was in the store, or is known to have been written, when the request entered the queue."""
-    first = journey.matched // journey.page
+    first = journey.looked_from // journey.page
     hit = journey.hit
     if hit is not None and first <= index < first + hit // journey.page:
         return True

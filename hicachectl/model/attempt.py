@@ -68,6 +68,11 @@ class Attempt:
         return keys(self.first(v.REQUEST_QUEUED), v.PROMPT_PAGE_KEYS)
 
     @property
+    def engine_reasons(self) -> list[str]:
+        """Why the engine said that tokens of a prefetch were of no use, in its own words."""
+        return [told for span in self.all(v.PREFETCH_SETTLE) if (told := text(span, v.ENGINE_REASON)) is not None]
+
+    @property
     def fingerprint(self) -> list[str]:
         """Prefix fingerprint of the prompt, a digest for each block."""
         return keys(self.first(v.REQUEST_QUEUED), v.FINGERPRINT, v.FINGERPRINT_DIGITS)

@@ -37,6 +37,7 @@ class Journey:
     attempt: Attempt
     ranks: list[Attempt]
     """The same attempt on every rank that saw it, this one included."""
+    _lookup: list[Span | None] | None = None
 
     # -- lengths ---------------------------------------------------------------------------------------------------
     @property
@@ -81,24 +82,37 @@ class Journey:
 
     @property
     def matched(self) -> int:
-        """Tokens that needed no store."""
+        """Tokens that needed no store when the request first entered the queue."""
         return (self.matched_device or 0) + (self.matched_host or 0)
 
     @property
     def enqueue(self) -> Span | None:
-        """The tree's answer to the first prefetch."""
-        return self.attempt.first(v.PREFETCH_ENQUEUE)
+        """The tree's answer to the prefetch that counts."""
+        return self._latest(v.PREFETCH_ENQUEUE, self.lookup)
 
     @property
     def gate_reason(self) -> str | None:
         """Why the store was not asked, as the engine's own state showed it."""
-        return reason(self.enqueue) or reason(self.gate) or reason(self.attempt.first(v.REQUEST_QUEUED))
+        return reason(self.enqueue) or reason(self._latest(v.PREFETCH_GATE, self.lookup)) or reason(self.attempt.first(v.REQUEST_QUEUED))
 
     # -- the lookup ------------------------------------------------------------------------------------------------
     @property
     def lookup(self) -> Span | None:
-        """The first lookup of this rank."""
-        return self.attempt.first(v.PREFETCH_LOOKUP)
+        """The lookup that counts: of what was transferred, else the last before the first prefill (from 0.5.23 on a miss is looked up again)."""
+        if self._lookup is None:
+            operation = number(self.transfer, v.OPERATION)
+            lookups = self.attempt.all(v.PREFETCH_LOOKUP)
+            same = next((span for span in lookups if operation is not None and number(span, v.OPERATION) == operation), None)
+            self._lookup = [same or self._latest(v.PREFETCH_LOOKUP)]
+        return self._lookup[0]
+
+    @property
+    def looked_from(self) -> int:
+        """Where the pages begin that the lookup asked for: what the gate before it had matched."""
+        gate = self._latest(v.PREFETCH_GATE, self.lookup)
+        if gate is None or gate is self.gate:
+            return self.matched
+        return count(gate, v.MATCHED_DEVICE) + count(gate, v.MATCHED_HOST)
 
     @property
     def lookup_calls(self) -> list[Batch]:
@@ -113,9 +127,13 @@ class Journey:
     @property
     def hit(self) -> int | None:
         """Contiguous tokens found, the least over the ranks; None where a rank's lookup raised."""
-        hits = [number(each.first(v.PREFETCH_LOOKUP), v.HIT_TOKENS) for each in self.ranks if each.first(v.PREFETCH_LOOKUP) is not None]
-        known = [each for each in hits if each is not None]
+        known = [hit for hit in self.hits.values() if hit is not None]
         return min(known) if known else None
+
+    @property
+    def hits(self) -> dict[int, int | None]:
+        """Tensor parallel rank -> contiguous tokens that it found."""
+        return self._over_ranks(v.PREFETCH_LOOKUP, self.lookup, v.HIT_TOKENS)
 
     @property
     def lookup_code(self) -> int | None:
@@ -131,16 +149,23 @@ class Journey:
         """Whether the pages found were handed to the I/O thread."""
         return self.transfer is not None or self.finish is not None
 
+    @property
+    def revoke(self) -> Span | None:
+        """Where the engine gave the prefetch up before it read a page."""
+        return self._latest(v.PREFETCH_REVOKE)
+
     # -- the transfer ----------------------------------------------------------------------------------------------
     @property
     def transfer(self) -> Span | None:
-        """The first transfer of this rank."""
-        return self.attempt.first(v.PREFETCH_TRANSFER)
+        """The transfer of this rank that the first prefill could have had."""
+        return self._latest(v.PREFETCH_TRANSFER)
 
     @property
     def finish(self) -> Span | None:
         """When the scheduler took what had arrived."""
-        return self.attempt.first(v.PREFETCH_FINISH)
+        operation = number(self.transfer or self.lookup, v.OPERATION)
+        ends = self.attempt.all(v.PREFETCH_FINISH)
+        return next((span for span in ends if number(span, v.OPERATION) == operation), None) if operation is not None else self._latest(v.PREFETCH_FINISH)
 
     @property
     def transfer_calls(self) -> list[Batch]:
@@ -149,20 +174,58 @@ class Journey:
 
     @property
     def agreed(self) -> int:
-        """Tokens that all ranks agreed to read."""
+        """Tokens that all ranks agreed to read, and had host room for."""
         return number(self.transfer, v.AGREED_TOKENS) or count(self.finish, v.AGREED_TOKENS)
 
     @property
     def arrived(self) -> int | None:
         """Tokens that had arrived when the scheduler took them, the least over the ranks."""
-        done = [number(each.first(v.PREFETCH_FINISH), v.DONE_TOKENS) for each in self.ranks if each.first(v.PREFETCH_FINISH) is not None]
-        known = [each for each in done if each is not None]
+        known = [tokens for tokens in self._over_ranks(v.PREFETCH_FINISH, self.finish, v.DONE_TOKENS).values() if tokens is not None]
         return min(known) if known else number(self.transfer, v.DONE_TOKENS)
+
+    @property
+    def read_by_rank(self) -> dict[int, int | None]:
+        """Tensor parallel rank -> tokens that it had read when the scheduler took them.
+
+        From 0.5.23 on the scheduler takes the least of all ranks: what a rank had read by itself is in its transfer.
+        """
+        read = self._over_ranks(v.PREFETCH_FINISH, self.finish, v.DONE_TOKENS)
+        for each in self.ranks:
+            transfer, finish = _nth(each, v.PREFETCH_TRANSFER, self._place(v.PREFETCH_TRANSFER, self.transfer)), each.last(v.PREFETCH_FINISH)
+            if transfer is not None and finish is not None and transfer.end_ns <= finish.end_ns:
+                read[each.engine.tp_rank] = max(read.get(each.engine.tp_rank) or 0, count(transfer, v.DONE_TOKENS))
+        return read
 
     @property
     def publish(self) -> Span | None:
         """The insert of what arrived into the host tree."""
-        return self.attempt.first(v.PREFETCH_PUBLISH)
+        return self._latest(v.PREFETCH_PUBLISH)
+
+    @property
+    def settled(self) -> str | None:
+        """Code of the first reason that the engine itself gave for tokens of this prefetch that were of no use."""
+        since = self.lookup.start_ns if self.lookup is not None else self.attempt.start_ns
+        given = [span for span in self.attempt.all(v.PREFETCH_SETTLE) if span.start_ns >= since]
+        # Whatever is given up is also told as dropped; the reason before it is the one that counts.
+        return next((code for span in given if (code := reason(span)) is not None), None)
+
+    def _latest(self, name: str, until: Span | None = None) -> Span | None:
+        """The last span of this name that began before UNTIL, or before the first prefill; where none did, the first of all."""
+        spans = self.attempt.all(name)
+        end = until or self.attempt.first_prefill
+        before = [span for span in spans if end is None or span.start_ns <= end.start_ns]
+        return before[-1] if before else (spans[0] if spans else None)
+
+    def _place(self, name: str, own: Span | None) -> int:
+        spans = self.attempt.all(name)
+        return spans.index(own) if own is not None and own in spans else -1
+
+    def _over_ranks(self, name: str, own: Span | None, key: str) -> dict[int, int | None]:
+        """Tensor parallel rank -> a number of its span that answers to OWN: every rank prefetches in the same order."""
+        if own is None:
+            return {}
+        found = {each.engine.tp_rank: _nth(each, name, self._place(name, own)) for each in self.ranks}
+        return {rank: number(span, key) for rank, span in found.items() if span is not None}
 
     # -- load back -------------------------------------------------------------------------------------------------
     @property
@@ -281,6 +344,11 @@ def reuse_rung(journey: Journey) -> Rung:
     if prefix == 0:
         return Rung(NO, journey.reusable_pages, 0, evidence)
     return rated(journey.reusable_pages, prefix // journey.page, evidence)
+
+
+def _nth(attempt: Attempt, name: str, place: int) -> Span | None:
+    spans = attempt.all(name)
+    return spans[place] if 0 <= place < len(spans) else None
 
 
 def _ids(*spans: Span | None) -> list[str]:

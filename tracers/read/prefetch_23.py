@@ -206,7 +206,7 @@ def before_ended(args: Args, kwargs: Kwargs) -> Any:
 def ended(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:
     """PREFETCH_SETTLE of `_finish_storage_prefetch(request, fulfilled_tokens, reason)`: the rest of a prefetch is of no use, and why."""
     del result, args, kwargs
-    carry.note("useless", REASONS.get(state, "R24"))
+    carry.note("useless", "R24" if state == "dropped" else "R22")
     return (outcome(error), None, state, REASONS.get(state))
 
 

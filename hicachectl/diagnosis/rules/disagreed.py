@@ -9,11 +9,11 @@ from tracers import vocabulary as v
 def judge(case: Case, pages: tuple[int, ...]) -> Finding:
     """This rank's own hit against the agreed one, and the rank that found least."""
     journey = case.journey
-    hits = {rank.engine.tp_rank: number(rank.first(v.PREFETCH_LOOKUP), v.HIT_TOKENS) for rank in journey.ranks}
-    known = {rank: hit for rank, hit in hits.items() if hit is not None}
+    known = {rank: hit for rank, hit in journey.hits.items() if hit is not None}
     least = min(known, key=lambda rank: known[rank], default=None)
-    args: dict[str, object] = {"local": number(journey.lookup, v.HIT_TOKENS), "rank": least, "agreed": journey.agreed, "pages": len(pages)}
-    return of_request(journey, "R11", args=args, evidence=(journey.lookup, journey.transfer), certain=len(known) > 1)
+    args: dict[str, object] = {"local": number(journey.lookup, v.HIT_TOKENS), "rank": least, "agreed": journey.hit, "pages": len(pages)}
+    lookups = [each.first(v.PREFETCH_LOOKUP) for each in journey.ranks if each.engine.tp_rank == least]
+    return of_request(journey, "R11", args=args, evidence=(journey.lookup, *lookups, journey.transfer), certain=len(known) > 1)
 
 
 RULE = LossRule("ranks disagree", ("R11",), (v.PREFETCH_LOOKUP, v.PREFETCH_TRANSFER), judge)

@@ -3,7 +3,7 @@
 from hicachectl.diagnosis.finding import Finding, of_request
 from hicachectl.diagnosis.rule import Case, LossRule
 from hicachectl.model.journey import Journey
-from hicachectl.model.take import number, real, text
+from hicachectl.model.take import count, number, real, text
 from hicachectl.mooncake.errors import store
 from tracers import vocabulary as v
 
@@ -21,15 +21,19 @@ def judge(case: Case, pages: tuple[int, ...]) -> Finding:
     failed = _failed_get(journey)
     if failed is not None:
         return of_request(journey, "R15", args=args | failed, evidence=evidence, certain=certain)
-    own = number(journey.finish, v.DONE_TOKENS)
-    if own is not None and own > (journey.arrived or 0):
-        return of_request(journey, "R20", args=args | {"local": own, "agreed": journey.arrived, "rank": _slowest(journey)}, evidence=evidence)
+    read = {rank: tokens for rank, tokens in journey.read_by_rank.items() if tokens is not None}
+    own = read.get(journey.attempt.engine.tp_rank, 0)
+    if own > (journey.arrived or 0):
+        slowest = min(read, key=lambda rank: read[rank])
+        return of_request(journey, "R20", args=args | {"local": own, "agreed": journey.arrived, "rank": slowest}, evidence=evidence, certain=len(read) > 1)
     abort = journey.attempt.first(v.PREFETCH_ABORT)
     if abort is not None:
         return of_request(journey, "R25", args=args, evidence=(abort, *evidence))
     policy = text(journey.enqueue, v.STOP_POLICY) or journey.attempt.engine.text(v.STOP_POLICY)
     if policy == "timeout":
-        return of_request(journey, "R18", args=args | {"deadline": deadline(journey), "seconds": real(journey.finish, v.SECONDS)}, evidence=evidence, certain=certain)
+        waited = real(journey.finish, v.WAITED)
+        seconds = waited if waited is not None else real(journey.finish, v.SECONDS)
+        return of_request(journey, "R18", args=args | {"deadline": deadline(journey), "seconds": seconds}, evidence=evidence, certain=certain)
     return of_request(journey, "R17", args=args, evidence=evidence, certain=certain and policy == "best_effort")
 
 
@@ -48,23 +52,23 @@ def _failed_get(journey: Journey) -> dict[str, object] | None:
             "endpoint": text(call.span, v.REPLICA),
             "exists": True,
         }
-    return None
-
-
-def _slowest(journey: Journey) -> int | None:
-    done = {rank.engine.tp_rank: number(rank.first(v.PREFETCH_FINISH), v.DONE_TOKENS) for rank in journey.ranks}
-    known = {rank: tokens for rank, tokens in done.items() if tokens is not None}
-    return min(known, key=lambda rank: known[rank], default=None)
+    # From 0.5.23 on the engine catches what a read raises, and counts it as no page.
+    caught = text(journey.transfer, v.EXCEPTION)
+    return {"code": None, "name": caught, "page": None, "key": None, "endpoint": None, "exists": None} if caught is not None else None
 
 
 def deadline(journey: Journey) -> float | None:
-    """Deadline of the timeout policy in seconds (SGLang 0.5.14 `hiradix_cache.py` and `unified_radix_cache.py`, _prefetch_timeout_check_linear_func)."""
-    engine = journey.attempt.engine
-    tree = engine.last(v.TREE_OPEN)
+    """Deadline of the timeout policy in seconds, counted from when TIMEOUT_CLOCK says.
+
+    Sources: SGLang 0.5.14 `hiradix_cache.py` and `unified_radix_cache.py`, _prefetch_timeout_check_linear_func (pages found);
+    0.5.23 `unified_radix_cache.py`, _start_storage_prefetch_wait (pages asked for).
+    """
+    tree = journey.attempt.engine.last(v.TREE_OPEN)
     base, per_page, most = real(tree, v.TIMEOUT_BASE), real(tree, v.TIMEOUT_PER_PAGE), real(tree, v.TIMEOUT_MAX)
     if base is None or per_page is None:
         return None
-    seconds = base + per_page * (journey.agreed // journey.page)
+    tokens = count(journey.enqueue, v.ACCEPTED_TOKENS) if text(tree, v.TIMEOUT_COUNTS) == "asked" else journey.agreed
+    seconds = base + per_page * (tokens // journey.page)
     return round(min(most, seconds) if most is not None else seconds, 3)
 
 

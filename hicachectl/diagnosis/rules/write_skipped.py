@@ -1,4 +1,4 @@
-"""A write that stopped before the store: W05, W06, W07 on the way to the host, W10 without page keys."""
+"""A write that stopped before the store: W05, W06, W07 on the way to the host, W09 where nothing was queued, W10 without page keys."""
 
 from collections.abc import Iterator
 
@@ -23,9 +23,10 @@ def judge(case: Case) -> Iterator[Finding]:
         args: dict[str, object] = {"tokens": tokens, "free": number(span, v.HOST_FREE), "needed": tokens, "freed": number(span, v.HOST_FREE), "parent_tokens": "earlier"}
         yield of_request(journey, code, args=args, evidence=(span,))
     for span in journey.attempt.all(v.WRITE_ENQUEUE):
-        if reason(span) == "W10" and "W10" not in seen:
-            seen.add("W10")
-            yield of_request(journey, "W10", args={"tokens": journey.prompt}, evidence=(span,))
+        code = reason(span)
+        if code in ("W09", "W10") and code not in seen:
+            seen.add(code)
+            yield of_request(journey, code, args={"tokens": journey.prompt, "reason": "the tree queued nothing for it"}, evidence=(span,))
 
 
-RULE = Rule("write skipped", ("W05", "W06", "W07", "W10"), (v.WRITE_BACKUP, v.WRITE_ENQUEUE), of_case=judge)
+RULE = Rule("write skipped", ("W05", "W06", "W07", "W09", "W10"), (v.WRITE_BACKUP, v.WRITE_ENQUEUE), of_case=judge)
