@@ -106,7 +106,7 @@ def _admin(scene: Scene, seen: Visit) -> Iterator[Result]:
         )
     else:
         yield ok(
-            f"The master serves: {sample['segments']} segments, {sample['keys']} keys, {sample['used_bytes']} of {sample['capacity_bytes']} bytes used.",
+            f"The master serves: {sample['segments']} segment(s), {sample['keys']} key(s), {sample['used_bytes']} of {sample['capacity_bytes']} bytes used.",
             admin=seen.admin,
             **facts,
         )

@@ -77,6 +77,6 @@ def run(
 def _end(found: list[Result]) -> None:
     """The verdict on stderr, and the exit code."""
     counts = {level: sum(result.level is level for result in found) for level in (Level.error, Level.warning)}
-    sys.stderr.write(f"hicachectl: {counts[Level.error]} errors, {counts[Level.warning]} warnings\n")
+    sys.stderr.write(f"hicachectl: errors: {counts[Level.error]}, warnings: {counts[Level.warning]}\n")
     if counts[Level.error]:
         leave(FOUND)

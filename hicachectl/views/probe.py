@@ -71,7 +71,7 @@ def _facts(store: Mapping[str, Any]) -> Iterable[tuple[str, str, str]]:
         full = f" ({used / capacity:.1%})" if capacity else ""
         yield (
             "memory",
-            f"{size(used)} of {size(capacity)}{full} in {gauges['segments']} segments, {gauges['keys']} keys",
+            f"{size(used)} of {size(capacity)}{full} in {_many(gauges['segments'], 'segment')}, {_many(gauges['keys'], 'key')}",
             "",
         )
     if client:
@@ -144,3 +144,7 @@ def _operations(store: Mapping[str, Any]) -> list[str]:
 def _left(keys: list[str]) -> list[str]:
     more = [f"and {len(keys) - KEYS_SHOWN} more (all of them in -o json)"] if len(keys) > KEYS_SHOWN else []
     return [*keys[:KEYS_SHOWN], *more]
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

@@ -82,3 +82,12 @@ def test_a_call_without_an_answer_has_no_code():
 def test_percentiles_are_by_nearest_rank(share, value):
     """A percentile is a value that was measured."""
     assert percentile([float(number) for number in range(100, 0, -1)], share) == value
+
+
+def test_a_step_of_mixed_calls_has_no_bandwidth():
+    """Where some calls of a step move bytes and others do not, a bandwidth would mean nothing."""
+    measure = Measure("warm_up", Expect.zero)
+    measure.add(Answer((0,), (0.001,)), Expect.zero, 1000, moves=True)
+    measure.add(Answer((1,), (0.001,)), Expect.yes, 1000, moves=False)
+    row = measure.result()
+    assert (row.bytes, row.gb_per_s) == (1000, None)

@@ -41,7 +41,7 @@ REPORT = Report(
 TEXT = """\
 master      127.0.0.1:50051
 admin port  http://127.0.0.1:9003 (configured) serves
-memory      592.0 KiB of 64.0 MiB (0.9%) in 1 segments, 74 keys
+memory      592.0 KiB of 64.0 MiB (0.9%) in 1 segment, 74 keys
 client      Mooncake 0.3.11.post1 at 127.0.0.1, lends nothing
 transport   tcp (asked for rdma)
             rdma was asked for

@@ -76,7 +76,8 @@ class Measure:
             bytes=total,
             p50_ms=round(1000 * middle, 4) if calls else None,
             p99_ms=round(1000 * percentile(self.seconds, 0.99), 4) if calls else None,
-            gb_per_s=round(total / calls / middle / 1e9, 4) if total and middle else None,
+            # A step that mixes calls which move bytes with others has no bandwidth.
+            gb_per_s=round(total / calls / middle / 1e9, 4) if middle and self.moved and all(self.moved) else None,
             meaning=meaning,
             next=next_step,
         )

@@ -8,7 +8,9 @@ from hicachectl.mooncake.probe.rows import Keys, Row, Stage
 
 PREFIX = "hicachectl-probe"
 BENCH_ROUNDS = 24
-"""Enough for the fastest round to be close to what the machine can, with other work on it."""
+BENCH_ROUNDS_AT_MOST = 150
+BENCH_QUIET_ROUNDS = 12
+"""With --bench, the batches are repeated until so many rounds in a row were no faster than the ones before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +43,14 @@ class Plan:
         return max(self.batch_bytes, 1 << 16)
 
     def rounds(self, stage: Stage) -> int:
-        """How often the stage's rows run."""
+        """How often the stage's rows run, at least."""
         if stage.benched and self.bench:
             return max(self.repeat, BENCH_ROUNDS)
         return self.repeat if stage.repeated else 1
+
+    def rounds_at_most(self, stage: Stage) -> int:
+        """How often they may run, where the fastest round is sought."""
+        return max(self.rounds(stage), BENCH_ROUNDS_AT_MOST) if stage.benched and self.bench else self.rounds(stage)
 
     def keys(self, row: Row, turn: int) -> list[str]:
         """The own keys of a row's call in round TURN."""

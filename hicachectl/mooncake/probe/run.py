@@ -21,7 +21,7 @@ from hicachectl.mooncake.client import (
 from hicachectl.mooncake.probe import effects, guard, stories
 from hicachectl.mooncake.probe.admin import Admin, Watch, locate
 from hicachectl.mooncake.probe.measure import MOVING, Measure
-from hicachectl.mooncake.probe.plan import Plan
+from hicachectl.mooncake.probe.plan import BENCH_QUIET_ROUNDS, Plan
 from hicachectl.mooncake.probe.reach import reach
 from hicachectl.mooncake.probe.report import Bench, NotRun, Report, StepResult
 from hicachectl.mooncake.probe.rows import CONNECT, STAGES, Expect, Keys, Needs, Row, Stage
@@ -149,8 +149,8 @@ class Interpreter:
             return
         self.measures = {row.step: Measure(row.step, row.expect) for row in reversed(stage.rows)}
         self.failed = {}
-        for turn in range(self.plan.rounds(stage)):
-            if not self._round(stage, turn):
+        for turn in range(self.plan.rounds_at_most(stage)):
+            if not self._round(stage, turn) or (turn + 1 >= self.plan.rounds(stage) and self._settled()):
                 break
         finished = {name: self.measures[name].result() for name in names if self.measures[name].seconds}
         report.steps += (finished | self.failed).values()
@@ -266,6 +266,15 @@ class Interpreter:
             segments=tuple(watch.segments()) if sample is not None else (),
             is_admin_port=row.call == "setup" and watch.answers_as_admin(self.plan.settings.master_server_address),
             endpoint=watch.endpoint(keys[0]) if row.expect is Expect.size and keys and sample is not None else "",
+        )
+
+    def _settled(self) -> bool:
+        """Whether no kind of call has become faster in the last rounds, by more than a hundredth; without a yardstick, always."""
+        series = [self.measures[name].seconds for name in self.bare if name in self.measures] + list(self.bare.values())
+        return all(
+            len(seconds) > BENCH_QUIET_ROUNDS and min(seconds) >= 0.99 * min(seconds[:-BENCH_QUIET_ROUNDS])
+            for seconds in series
+            if seconds and self.plan.bench
         )
 
     def _bare(self, turn: int) -> bool:
