@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-import time
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Optional
@@ -213,22 +213,14 @@ def _bar() -> Iterator[Tick]:
     from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415
 
-    began = time.monotonic()
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
     task = bar.add_task("probe", total=None)
-
-    def tick(step: str, done: int, total: int) -> None:
-        bar.update(task, description=step, completed=done, total=total)
-        if not bar.live.is_started and time.monotonic() - began > BAR_AFTER_S:
-            bar.start()
-
+    # A timer and not the next step, because a step that hangs is what a bar is for.
+    timer = threading.Timer(BAR_AFTER_S, bar.start)
+    timer.start()
     try:
-        yield tick
+        yield lambda step, done, total: bar.update(task, description=step, completed=done, total=max(done, total))
     finally:
+        timer.cancel()
         bar.stop()
