@@ -42,10 +42,8 @@ def play(
     ENGINE overrides the defaults of `engine_script.DEFAULTS`. Fails the test when the command does not end with 0.
     """
     with tempfile.TemporaryDirectory() as folder:
-        plan = Path(folder) / "plan.json"
-        plan.write_text(json.dumps({"engine": dict(engine or {}), "steps": list(steps)}))
         size = [] if segment is None else ["--segment", str(segment)]
-        words = ["lab", "exec", *size, "--", sys.executable, str(SCRIPT), str(plan)]
+        words = ["lab", "exec", *size, "--", *command_of(Path(folder), steps, engine)]
         command = invoke.argv(*before, *invoke.argv(*words)) if before else invoke.argv(*words)
         done = subprocess.run(
             command, env=invoke.environment(env), capture_output=True, text=True, timeout=timeout, check=False
@@ -54,6 +52,13 @@ def play(
     assert done.returncode == 0, f"exit {done.returncode}, after {len(steps_done)} steps: {done.stderr[-3000:]}"
     assert all(step.get("flushed", True) for step in steps_done), "the engine refused to flush"
     return Played(steps_done, done.returncode, done.stderr)
+
+
+def command_of(folder: Path, steps: Sequence[Step], engine: Mapping[str, Any] | None = None) -> list[str]:
+    """The command that plays STEPS, its plan written into FOLDER."""
+    plan = folder / "plan.json"
+    plan.write_text(json.dumps({"engine": dict(engine or {}), "steps": list(steps)}))
+    return [sys.executable, str(SCRIPT), str(plan)]
 
 
 def tokens(count: int, seed: int = 7) -> list[int]:
@@ -68,7 +73,12 @@ def generate(prompt: Sequence[int], **options: Any) -> Step:
 
 def together(prompts: Mapping[str, Sequence[int]], **options: Any) -> Step:
     """Send several prompts at once, by request id."""
-    return {"do": "together", "prompts": [list(prompt) for prompt in prompts.values()], "rids": list(prompts), **options}
+    return {
+        "do": "together",
+        "prompts": [list(prompt) for prompt in prompts.values()],
+        "rids": list(prompts),
+        **options,
+    }
 
 
 def written(objects: int) -> Step:

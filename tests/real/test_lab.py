@@ -389,6 +389,33 @@ def test_a_process_with_stand_ins_says_so(reused: engines.Played) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_no_scheduler_outlives_the_lab(tmp_path: Path, number: int, code: int) -> None:
+    """Ctrl-C, or the death of the lab itself, while an engine serves: no process of the engine stays."""
+    plan = engines.command_of(tmp_path, [engines.generate(engines.tokens(40)), engines.wait(300)])
+    mark = {"MARK_OF_THIS_TEST": str(tmp_path)}
+    process = invoke.start("lab", "exec", "--", *plan, env=mark, stderr=subprocess.DEVNULL)
+    assert process.stdout is not None
+    assert b'"generate"' in next(line for line in process.stdout if line.startswith(b'{"do"'))
+    assert len(marked(str(tmp_path))) >= 5  # lab, master, client, script, scheduler
+    process.send_signal(number)
+    process.stdout.close()
+    assert process.wait(60) == code
+    assert soon(lambda: not marked(str(tmp_path)))
+
+
+def marked(text: str) -> list[int]:
+    """Living processes whose environment has TEXT."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and entry.name != str(os.getpid()):
+            with contextlib.suppress(OSError):
+                if text.encode() in (entry / "environ").read_bytes():
+                    found.append(int(entry.name))
+    return found
+
+
+@pytest.mark.slow
 def test_two_ranks_write_and_read_their_own_objects() -> None:
     """With tensor parallelism of 2 each rank has its K and V of each page, and the prefix is reused from storage."""
     prompt = engines.tokens(597)
