@@ -8,28 +8,43 @@ ATTRIBUTE = "_hicachectl_carry"
 
 
 class Frame:
-    """One carrying call on one thread: its request, its span, and what calls inside it have noted."""
+    """One carrying call on one thread: its request, its span, and what calls inside it have noted.
 
-    __slots__ = ("notes", "outer", "point", "rid", "span")
+    A thread's frames are made once and used again: a call inside a call takes the next one.
+    """
 
-    def __init__(self, point: str, rid: str | None, span: int, outer: "Frame | None") -> None:
-        self.point = point
-        self.rid = rid
-        self.span = span
+    __slots__ = ("inner", "notes", "outer", "point", "rid", "span")
+
+    def __init__(self, outer: "Frame | None" = None) -> None:
         self.outer = outer
+        self.inner: Frame | None = None
+        self.point = ""
+        self.rid: str | None = None
+        self.span = 0
         self.notes: dict[str, Any] | None = None
+
+    def deeper(self) -> "Frame":
+        """The frame for a call inside this one, made now."""
+        self.inner = Frame(self)
+        return self.inner
 
 
 class Here(threading.local):
     """The current frame of this thread, and the thread's own name."""
 
     def __init__(self) -> None:
+        self.first = Frame()
         self.frame: Frame | None = None
         self.label: tuple[int, str] = (threading.get_native_id(), threading.current_thread().name)
         self.last_rid: str | None = None
 
 
 here = Here()
+
+
+def forget() -> None:
+    """Start afresh on this thread, as in a forked child: it is another thread, and inside no call."""
+    here.__init__()  # type: ignore[misc]
 
 
 def note(key: str, value: Any) -> None:

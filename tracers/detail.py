@@ -1,6 +1,7 @@
 """What the writer thread works out from what a call left: object detail of a batch, page keys and fingerprint of a prompt."""
 
 import hashlib
+import time
 from array import array
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +11,8 @@ from tracers.record import Late
 
 CHUNK = 4096
 """Tokens turned into bytes at a time, so that the interpreter lock is never held long."""
+BREATH = 32
+"""Digests after which the engine may have the interpreter, which otherwise it would wait 5 ms for."""
 MOST_PAGES = 16384
 """Pages of one prompt whose keys are written; what is beyond is said to be cut."""
 MOST_BAD = 256
@@ -98,6 +101,8 @@ def page_keys(words: "array[int]", page_size: int, *, bigram: bool = False, seed
     for end in range(size, len(units) + 1, size):
         digest = hashlib.sha256(digest + _page(units[end - size : end])).digest()
         keys.append(digest.hex())
+        if not len(keys) % BREATH:
+            time.sleep(0)
     return keys
 
 
@@ -117,6 +122,8 @@ def fingerprint(words: "array[int]") -> list[str]:
     for end in range(size, len(words) + 1, size):
         digest = hashlib.sha256(digest + _page(words[end - size : end])).digest()
         digests.append(digest.hex()[: v.FINGERPRINT_DIGITS])
+        if not len(digests) % BREATH:
+            time.sleep(0)
     return digests
 
 

@@ -8,7 +8,7 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from types import ModuleType
 from typing import Any
@@ -25,16 +25,17 @@ class Installer(MetaPathFinder):
         self.rows: list[Row] = [row for point in points for row in rows(point, versions)]
         self.recorder = recorder
         self.ledger = ledger
-        self.undo: list[tuple[Any, str, Any]] = []
+        self.modules = frozenset(target.module for _, target, _ in self.rows)
+        """Modules that hold targets; asked for every import of the process."""
+        self.undo: list[tuple[str, Any, str, Any, Any]] = []
+        """(point, owner, name, what was there, what we put there)."""
+        self._left: list[tuple[str, Any]] = []
+        """(point, wrapper) of what `off` could not take off, for somebody else had wrapped it."""
         self._busy: set[str] = set()
-
-    @property
-    def modules(self) -> set[str]:
-        """Modules that hold targets."""
-        return {target.module for _, target, _ in self.rows}
 
     def on(self) -> None:
         """Wrap what is imported already, and listen for the rest."""
+        self.recorder.switch(True)
         for point, target, _ in self.rows:
             self.ledger.land(point.id, target.path, WAITING)
         for name in self.modules:
@@ -44,12 +45,16 @@ class Installer(MetaPathFinder):
         sys.meta_path.insert(0, self)
 
     def off(self) -> None:
-        """Take every wrapper off again, in the opposite order."""
+        """Take every wrapper off again, in the opposite order; what somebody else has wrapped meanwhile stays, and passes through."""
+        self.recorder.switch(False)
         if self in sys.meta_path:
             sys.meta_path.remove(self)
         while self.undo:
-            owner, name, original = self.undo.pop()
-            setattr(owner, name, original)
+            point, owner, name, original, ours = self.undo.pop()
+            if vars(owner).get(name) is ours:
+                setattr(owner, name, original)
+            else:
+                self._left.append((point, getattr(ours, "__func__", ours)))
 
     def arrived(self, module: ModuleType) -> None:
         """Wrap the targets of a module that has just been imported."""
@@ -86,9 +91,12 @@ class Installer(MetaPathFinder):
         odd = changed(original, target.params)
         if odd:
             return CHANGED, odd
+        if any((point.id, inner) in self._left for inner in chain(original)):
+            return INSTALLED, ""
         wrapper: Any = wrap(point.at(target), original, self.recorder)
-        setattr(owner, name, kind(wrapper) if kind else wrapper)
-        self.undo.append((owner, name, raw))
+        ours = kind(wrapper) if kind else wrapper
+        setattr(owner, name, ours)
+        self.undo.append((point.id, owner, name, raw, ours))
         return INSTALLED, ""
 
     # -- MetaPathFinder --------------------------------------------------------------------------------------------
@@ -101,7 +109,7 @@ class Installer(MetaPathFinder):
             spec = self._others(fullname, path, target)
         finally:
             self._busy.discard(fullname)
-        if spec is not None and spec.loader is not None:
+        if spec is not None and hasattr(spec.loader, "exec_module"):
             spec.loader = Announcing(spec.loader, self)
         return spec
 
@@ -177,8 +185,17 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in found.group().split(".")) if found else ()
 
 
+def chain(function: Any) -> Iterator[Any]:
+    """FUNCTION and what it wraps, as far as it tells (`functools.wraps`)."""
+    while function is not None:
+        yield function
+        function = getattr(function, "__wrapped__", None)
+
+
 def changed(original: Any, params: tuple[str, ...]) -> str:
     """Empty where the leading parameters are those that the readers rely on, else what differs."""
+    if inspect.iscoroutinefunction(original) or inspect.isasyncgenfunction(original) or inspect.isgeneratorfunction(original):
+        return "it returns before its work is done"
     if not params:
         return ""
     try:

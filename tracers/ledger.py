@@ -1,5 +1,6 @@
 """What this process did and did not see: installed, missing, changed, waiting, retired, dropped."""
 
+import contextlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,8 +38,15 @@ class Ledger:
     """Class of the prefix tree in use, once known."""
     closed: bool = False
     written: int = 0
+    """Spans that the files hold."""
     lost: int = 0
-    """Spans that were rotated out or that a full disk refused."""
+    """Spans that were rotated out, that a full disk refused, or that could not be encoded."""
+
+    def renew(self) -> None:
+        """Start afresh, as in a forked child, which has the wrappers and did nothing yet."""
+        self.scheduler = self.closed = False
+        self.tree = None
+        self.written = self.lost = 0
 
     def land(self, point: str, target: str, state: str, detail: str = "") -> None:
         """Say how a target landed."""
@@ -71,7 +79,7 @@ class Ledger:
 
     @property
     def dropped(self) -> int:
-        """Spans that never reached the file."""
+        """Spans that are not in the files, for whatever reason."""
         return self.recorder.queue.dropped + self.lost
 
     def attributes(self) -> list[tuple[str, Any]]:
@@ -91,7 +99,7 @@ class Ledger:
 
     def document(self, identity: dict[str, Any]) -> dict[str, Any]:
         """The facts as the ledger's file."""
-        recorder = self.recorder
+        recorder, calls = self.recorder, self.recorder.calls
         return {
             **identity,
             "scheduler": self.scheduler,
@@ -102,7 +110,7 @@ class Ledger:
                     "target": landing.target,
                     "state": self._told(landing),
                     "detail": landing.detail,
-                    "calls": recorder.calls.get(landing.point, 0),
+                    "calls": calls.get(landing.point, 0),
                     "spans": recorder.spans.get(landing.point, 0),
                     "faults": recorder.guard.faults.get(landing.point, 0),
                 }
@@ -117,7 +125,12 @@ class Ledger:
 
 
 def write(path: Path, document: dict[str, Any]) -> None:
-    """Replace PATH by DOCUMENT in one step, so that a reader never sees half a ledger."""
+    """Replace PATH by DOCUMENT in one step, so that a reader never sees half a ledger; OSError leaves the old one."""
     temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    try:
+        temporary.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        temporary.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise

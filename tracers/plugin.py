@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from tracers import settings
 
 if TYPE_CHECKING:
-    from tracers.around import Recorder
     from tracers.spool import Spool
 
 
@@ -32,6 +31,7 @@ def _begin(asked: settings.Settings) -> None:
     # Imported here so that a process in which we are off pays for none of it.
     from tracers import read  # noqa: PLC0415
     from tracers.around import Recorder  # noqa: PLC0415
+    from tracers.encode import shapes  # noqa: PLC0415
     from tracers.guard import Guard  # noqa: PLC0415
     from tracers.install import Installer  # noqa: PLC0415
     from tracers.ledger import Ledger  # noqa: PLC0415
@@ -39,30 +39,24 @@ def _begin(asked: settings.Settings) -> None:
     from tracers.record import Queue  # noqa: PLC0415
     from tracers.spool import Spool  # noqa: PLC0415
 
-    queue = Queue(asked.queue, asked.detail)
-    recorder = Recorder(queue, Guard())
+    recorder = Recorder(Queue(asked.queue, asked.detail), Guard())
     ledger = Ledger(recorder)
-    spool = Spool(asked, queue, ledger)
+    spool = Spool(asked, recorder, ledger)
+    spool.learn(shapes(ALL))
     installer = Installer(ALL, recorder, ledger, spool.versions)
     read.process.bind(spool)
-    installer.on()
     spool.start()
+    try:
+        installer.on()
+    except Exception:
+        installer.off()
+        spool.close()
+        raise
     _begun.append(os.getpid())
     atexit.register(_close, spool)
-    os.register_at_fork(after_in_child=lambda: _after_fork(recorder, spool, asked))
+    os.register_at_fork(after_in_child=lambda: recorder.sleep(spool.reborn))
 
 
 def _close(spool: "Spool") -> None:
     if spool.pid == os.getpid():
         spool.close()
-
-
-def _after_fork(recorder: "Recorder", spool: "Spool", asked: settings.Settings) -> None:
-    """A forked child has no writer thread and another pid: nothing is recorded there until a traced call begins."""
-
-    def again() -> None:
-        recorder.queue = type(recorder.queue)(asked.queue, asked.detail)
-        spool.reborn(recorder.queue)
-
-    recorder.on = False
-    recorder.after_fork = again

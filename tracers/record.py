@@ -1,17 +1,20 @@
 """What a finished call leaves behind in the calling thread: plain data in a bounded queue."""
 
 import itertools
-import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-MASK = (1 << 64) - 1
+Error = tuple[str, "str | None"]
+"""Type of an exception that passed through, and its text where the row asks for it: the exception itself would keep frames alive."""
 
-Record = tuple[str, int, int, int, int, "str | None", tuple[int, str], tuple[str, ...], tuple[Any, ...], "BaseException | None"]
-"""(span name, start ns, end ns, span id, parent id or 0, request id, thread, keys, values, exception that passed through)."""
+Record = tuple[str, int, int, int, int, "str | None", tuple[int, str], Any, "Error | None"]
+"""(point id, start ns, end ns, span number, parent's number or 0, request id, thread, values, exception that passed through).
+
+A point id and no row, so that the garbage collector finds nothing to follow in what waits.
+"""
 
 
 class Late:
@@ -28,34 +31,46 @@ class Late:
 
 
 class Queue:
-    """A bounded queue of records that never blocks: what does not fit is counted."""
+    """A bounded queue of records that never blocks: what does not fit is counted.
 
-    def __init__(self, limit: int, weight_limit: int, clock: Callable[[], int] = time.time_ns, seed: bytes | None = None) -> None:
+    Spans are numbered from 1 in each process; the writer makes ids of the numbers. As long as a number is below `sure`, its
+    record fits without a look at the queue: since `sure` was set, at most so many spans can have begun. Calls that were
+    running then may come on top of the limit.
+    """
+
+    def __init__(self, limit: int, weight_limit: int, clock: Callable[[], int] = time.time_ns) -> None:
         self.limit = limit
         self.weight_limit = weight_limit
         self.clock = clock
         self.records: deque[Record] = deque()
-        # The engine seeds `random` alike on every rank, so ids come from the operating system.
-        self._ids = itertools.count(int.from_bytes(seed or os.urandom(8), "big"))
-        self._lock = threading.Lock()
+        self.numbers = itertools.count(1)
+        self.renew()
+
+    def renew(self) -> None:
+        """Start empty, as in a forked child: locks may have been held by threads that are not there."""
+        self.records.clear()
         self.weight = 0
         self.dropped = 0
         self.detail_dropped = 0
-        self.wake = threading.Event()
-
-    def new_id(self) -> int:
-        """A span id, unique in the run."""
-        return (next(self._ids) & MASK) or 1
+        self.sure = 0
+        """0 while the writer sleeps: the next record wakes it."""
+        self._asleep = False
+        self._lock = threading.Lock()
+        self._gate = threading.Lock()
+        self._gate.acquire()
 
     def put(self, record: Record) -> None:
-        """Queue RECORD, or count it as dropped when the queue is full."""
-        if len(self.records) >= self.limit:
-            with self._lock:
+        """Queue RECORD, or count it as dropped when the queue is full; wakes the writer."""
+        with self._lock:
+            fits = len(self.records) < self.limit
+            if fits:
+                self.records.append(record)
+            else:
                 self.dropped += 1
-            return
-        self.records.append(record)
-        if not self.wake.is_set():
-            self.wake.set()
+        if not fits:
+            self._let_go(record)
+        if self._asleep:
+            self.wake()
 
     def admit(self, late: Late) -> Late | None:
         """Let detail wait in the queue, or None when too much waits already; the caller then keeps the summary only."""
@@ -67,10 +82,18 @@ class Queue:
         return late
 
     def release(self, late: Late) -> None:
-        """The writer has worked LATE out."""
+        """LATE waits no longer; a second call does nothing."""
         with self._lock:
             self.weight -= late.weight
+            late.weight = 0
 
+    def _let_go(self, record: Record) -> None:
+        values = record[7]
+        for value in values if isinstance(values, tuple) else ():
+            if isinstance(value, Late):
+                self.release(value)
+
+    # -- the writer's side -----------------------------------------------------------------------------------------
     def take(self, most: int) -> list[Record]:
         """Up to MOST records, oldest first; only the writer thread calls this."""
         records = self.records
@@ -78,3 +101,24 @@ class Queue:
         while records and len(taken) < most:
             taken.append(records.popleft())
         return taken
+
+    def open(self) -> None:
+        """Let records in without a look at the queue, as far as they are sure to fit."""
+        number = next(self.numbers)
+        self.sure = number + self.limit - len(self.records)
+
+    def sleep(self, seconds: float) -> bool:
+        """Wait until there is a record, or somebody calls `wake`, but SECONDS at most; whether it was woken."""
+        self.sure = 0
+        self._asleep = True
+        woken = bool(self.records) or self._gate.acquire(timeout=seconds)
+        self._asleep = False
+        return woken
+
+    def wake(self) -> None:
+        """Wake the writer; releasing a lock never waits, which setting an event may."""
+        self._asleep = False
+        try:
+            self._gate.release()
+        except RuntimeError:
+            return

@@ -1,29 +1,36 @@
-"""The writer thread: encodes records as OTLP JSON Lines, one file a process, whole lines."""
+"""The writer thread: takes records from the queue, has them encoded, and writes them and the ledger, one file a process."""
 
 import contextlib
-import hashlib
-import json
-import math
 import os
 import socket
 import threading
 import time
 from importlib import metadata
-from json.encoder import encode_basestring_ascii as quoted
 from pathlib import Path
 from typing import Any
 
+from tracers import encode
 from tracers import ledger as ledgers
 from tracers import vocabulary as v
+from tracers.around import Recorder
+from tracers.encode import Encoder, Shape
 from tracers.ledger import Ledger
-from tracers.record import Late, Queue, Record
+from tracers.parts import Parts
+from tracers.record import Record
 from tracers.settings import Settings, stand_in
 
-BATCH = 512
+BATCH = 32
+"""Records encoded in one go: between two the engine gets the interpreter, which otherwise it would wait 5 ms for."""
+LINE_CHARACTERS = 1 << 20
+"""Length from which a line is ended: a few spans of long prompts may be as long as ten thousand others."""
 LINGER = 0.02
 """Seconds that the writer waits for more once a record is there: what a sudden death can cost."""
 LEDGER_EVERY = 1.0
+PATIENCE = 1.0
+"""Seconds that an engine's end may wait for us, and that a file that could not be written is left alone."""
 PACKAGES = {"sglang": ("sglang",), "mooncake": ("mooncake-transfer-engine", "mooncake-transfer-engine-non-cuda"), "hicachectl": ("hicachectl",)}
+LEDGER_POINT = "ledger"
+"""Stands for a point in the records of the ledger's own spans."""
 
 
 def version(*names: str) -> str:
@@ -36,35 +43,26 @@ def version(*names: str) -> str:
     return ""
 
 
-def attribute(key: str, value: Any) -> str:
-    """One attribute as OTLP/JSON (opentelemetry-proto `common.proto`, JSON mapping: 64-bit integers as strings)."""
-    return f'{{"key":{quoted(key)},"value":{_any_value(value)}}}'
-
-
-def _any_value(value: Any) -> str:
-    if isinstance(value, bool):
-        return f'{{"boolValue":{"true" if value else "false"}}}'
-    if isinstance(value, int):
-        return f'{{"intValue":"{value}"}}'
-    if isinstance(value, float):
-        return f'{{"doubleValue":{json.dumps(value)}}}' if math.isfinite(value) else f'{{"stringValue":"{value}"}}'
-    if isinstance(value, (list, tuple)):
-        return f'{{"arrayValue":{{"values":[{",".join(map(_any_value, value))}]}}}}'
-    return f'{{"stringValue":{quoted(str(value))}}}'
-
-
 class Spool:
     """One process's part of a recording."""
 
-    def __init__(self, settings: Settings, queue: Queue, ledger: Ledger) -> None:
+    def __init__(self, settings: Settings, recorder: Recorder, ledger: Ledger) -> None:
         self.settings = settings
-        self.queue = queue
+        self.recorder = recorder
+        self.queue = recorder.queue
         self.ledger = ledger
         self.folder = settings.folder or Path()
         self.ranks: dict[str, int | None] = {}
         self.ended_ms: int | None = None
         self.versions = {name: version(*packages) for name, packages in PACKAGES.items()}
+        shapes = {LEDGER_POINT: Shape(v.LEDGER, tuple(key for key, _ in ledger.attributes()))}
+        self.encoder = Encoder(shapes, recorder.fault, self.queue.release)
+        self.encoder.spans = recorder.spans
         self._name()
+
+    def learn(self, shapes: dict[str, Shape]) -> None:
+        """Take the shapes of the points that will be recorded."""
+        self.encoder.shapes.update(shapes)
 
     def _name(self) -> None:
         """Take the identity of this process."""
@@ -73,12 +71,13 @@ class Spool:
         self.start_ms = time.time_ns() // 1_000_000
         self.engine = f"{self.host}:{self.pid}:{self.start_ms}"
         self.stem = f"{self.host.replace('/', '_')}-{self.pid}-{self.start_ms}"
-        self._file: Any = None
-        self._size = 0
-        self._traces: dict[str, str] = {}
+        self.parts = Parts(self.folder, self.stem, self.settings.part_bytes, self.settings.parts)
+        self.encoder.rename(self.engine)
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
-        self._flush_lock = threading.Lock()
+        self._ask = False
+        self._told = threading.Event()
+        self._retry_at = 0.0
         self._last_ledger = 0.0
         self._ledger_state: Any = None
 
@@ -88,126 +87,112 @@ class Spool:
         self._thread = threading.Thread(target=self._run, name="hicachectl-writer", daemon=True)
         self._thread.start()
 
-    def reborn(self, queue: Queue) -> None:
+    def reborn(self) -> None:
         """In a forked child: a file, a ledger and a writer of its own; the parent's file is left alone."""
-        self.queue = queue
-        self.ledger.written = self.ledger.lost = 0
+        self.ledger.renew()
+        self.ranks = {}
+        self.ended_ms = None
         self._name()
         self.start()
 
     def say_end(self, now_ms: int) -> None:
-        """In a parent that ends its schedulers: a ledger that says so, for they themselves are killed."""
+        """In a parent that ends its schedulers: a ledger that says so, for they themselves are killed; waits a second at most."""
         self.ended_ms = now_ms
-        self.flush(final=True)
+        self._told.clear()
+        self._ask = True
+        self.queue.wake()
+        self._told.wait(PATIENCE)
 
     def close(self) -> None:
-        """Write what waits and the last ledger; at most a second."""
-        self._stop.set()
-        self.queue.wake.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(timeout=1.0)
+        """Write what waits and the last ledger; waits a second at most, for a disk may hang."""
         self.ledger.closed = True
-        if not self.ledger.scheduler and self.ended_ms is None:
-            # A parent that ends in order has ended its schedulers, which may have been killed.
-            self.ended_ms = time.time_ns() // 1_000_000
-        self.flush(final=True)
+        self._stop.set()
+        self.queue.wake()
+        if self._thread is not None:
+            self._thread.join(PATIENCE)
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self.queue.wake.wait(timeout=LEDGER_EVERY)
-            if self.queue.wake.is_set():
+            self.queue.open()
+            if self.queue.sleep(LEDGER_EVERY) and not self._ask:
                 self._stop.wait(LINGER)
-                self.queue.wake.clear()
-            try:
-                self.flush()
-            except Exception as fault:  # noqa: BLE001 - the writer must outlive any disk
-                self._fault(fault)
-
-    def _fault(self, fault: Exception) -> None:
-        with contextlib.suppress(Exception):  # raises under test only
-            self.ledger.recorder.guard.fault("spool", fault)
+            self.flush(final=self._ask)
+        self.flush(final=True)
+        self.parts.close()
 
     def flush(self, *, final: bool = False) -> None:
-        """Write every record that waits, and the ledger when it has changed."""
-        with self._flush_lock:
-            while records := self.queue.take(BATCH):
-                self._write(records)
+        """Write every record that waits, and the ledger when it is due; raises only under test. Called by the writer alone."""
+        try:
+            self.queue.open()
+            while self._write_some():
+                pass
             now = time.monotonic()
             if final or now - self._last_ledger >= LEDGER_EVERY:
                 self._last_ledger = now
                 self._write_ledger(final=final)
+        except Exception as fault:  # noqa: BLE001 - the writer must outlive any disk
+            self._fault(fault)
+        if self._ask and final:
+            self._ask = False
+            self._told.set()
+
+    def _fault(self, fault: Exception) -> None:
+        with contextlib.suppress(Exception):  # raises under test only
+            self.recorder.guard.fault("spool", fault, retires=False)
 
     # -- files -----------------------------------------------------------------------------------------------------
-    def _open(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._claim_run()
-        self._file = (self.folder / f"spans-{self.stem}.jsonl").open("ab", buffering=0)
-        self._size = self._file.tell()
+    def _write_some(self) -> bool:
+        """Write a line; whether there may be more."""
+        spans: list[str] = []
+        length = taken = 0
+        while length < LINE_CHARACTERS and (records := self.queue.take(BATCH)):
+            taken += len(records)
+            made = self.encoder.spans_of(records)
+            spans += made
+            length += sum(map(len, made))
+            time.sleep(0)
+        if spans:
+            self._write(spans)
+        # Records that could not be encoded are lost as well.
+        self.ledger.lost += taken - len(spans)
+        return taken > 0
 
-    def _claim_run(self) -> None:
-        """Create run.json unless another process has: a link appears whole or not at all."""
-        run = self.folder / "run.json"
-        if run.exists():
+    def _write(self, spans: list[str]) -> None:
+        now = time.monotonic()
+        if self.parts.gone or now < self._retry_at:
+            self.ledger.lost += len(spans)
             return
-        temporary = self.folder / f".run-{self.stem}.tmp"
-        temporary.write_text(json.dumps({"recording_version": v.RECORDING_VERSION, "created_ms": self.start_ms}) + "\n", encoding="utf-8")
+        scope = f'{{"name":"{v.R_SCOPE}","version":"{self.versions["hicachectl"]}"}}'
         try:
-            os.link(temporary, run)
-        except FileExistsError:
-            pass
-        finally:
-            temporary.unlink(missing_ok=True)
-
-    def _write(self, records: list[Record]) -> None:
-        line = self.encode(records)
-        try:
-            if self._file is None:
-                self._open()
-            if self._size and self._size + len(line) > self.settings.part_bytes:
-                self._rotate()
-            if self._file.write(line) == len(line):
-                self._size += len(line)
-                self.ledger.written += len(records)
-                return
-            # A full disk takes a part of a line: end it, so that what comes later stays readable.
-            self.ledger.lost += len(records)
-            self._file.write(b"\n")
+            self.ledger.lost += self.parts.write(encode.line(self._resource(), scope, spans), len(spans))
         except OSError as fault:
-            self.ledger.lost += len(records)
+            self.ledger.lost += len(spans)
+            self._retry_at = now + PATIENCE
             self._fault(fault)
-
-    def _rotate(self) -> None:
-        """Move the file aside as `.1`, older ones up; the oldest beyond the bound is deleted and counted as lost."""
-        self._file.close()
-        base = self.folder / f"spans-{self.stem}.jsonl"
-        oldest = base.with_name(f"{base.name}.{self.settings.parts}")
-        if oldest.exists():
-            self.ledger.lost += sum(part.count(b'"spanId"') for part in oldest.read_bytes().splitlines())
-            oldest.unlink()
-        for number in range(self.settings.parts - 1, 0, -1):
-            part = base.with_name(f"{base.name}.{number}")
-            if part.exists():
-                part.rename(base.with_name(f"{base.name}.{number + 1}"))
-        base.rename(base.with_name(f"{base.name}.1"))
-        self._file = base.open("ab", buffering=0)
-        self._size = 0
+        self.ledger.written = self.parts.spans
 
     def _write_ledger(self, *, final: bool) -> None:
-        if self._file is None and not self.ledger.scheduler and not (final and self.folder.exists() and self.ledger.landings):
+        if not self.parts.look():
+            return
+        seen = self.parts.opened or self.ledger.scheduler
+        if not seen and not (final and self.folder.exists() and self.ledger.landings):
             return
         facts = self.ledger.attributes()
-        state = (facts[:-3], self.ledger.closed)
         document = self.ledger.document(self._identity())
-        if state != self._ledger_state and (self._file is not None or self.ledger.scheduler):
+        # What changes with every span is no news by itself.
+        state = [value for key, value in facts if key not in (v.WRITTEN, v.DROPPED)]
+        if state != self._ledger_state and seen:
             self._ledger_state = state
-            now = self.queue.clock()
-            thread = (threading.get_native_id(), threading.current_thread().name)
-            keys, values = zip(*facts, strict=True)
-            self._write([(v.LEDGER, now, now, self.queue.new_id(), 0, None, thread, keys, values, None)])
+            self._write(self.encoder.spans_of([self._told_as_span(facts)]))
         try:
             ledgers.write(self.folder / f"ledger-{self.stem}.json", document)
         except OSError as fault:
             self._fault(fault)
+
+    def _told_as_span(self, facts: list[tuple[str, Any]]) -> Record:
+        now = self.queue.clock()
+        thread = (threading.get_native_id(), threading.current_thread().name)
+        return (LEDGER_POINT, now, now, next(self.queue.numbers), 0, None, thread, tuple(value for _, value in facts), None)
 
     def _identity(self) -> dict[str, Any]:
         return {
@@ -222,14 +207,6 @@ class Spool:
             "versions": self.versions,
         }
 
-    # -- encoding --------------------------------------------------------------------------------------------------
-    def encode(self, records: list[Record]) -> bytes:
-        """One OTLP/JSON export request with these records, as a line."""
-        spans = ",".join(map(self._span, records))
-        scope = f'{{"name":"{v.R_SCOPE}","version":"{self.versions["hicachectl"]}"}}'
-        line = f'{{"resourceSpans":[{{"resource":{{"attributes":[{self._resource()}]}},"scopeSpans":[{{"scope":{scope},"spans":[{spans}]}}]}}]}}\n'
-        return line.encode("ascii")
-
     def _resource(self) -> str:
         values: dict[str, Any] = {
             v.R_SERVICE: self.settings.service,
@@ -243,46 +220,4 @@ class Spool:
             v.R_PP_RANK: self.ranks.get("pp"),
             v.R_STAND_IN: stand_in(),
         }
-        return ",".join(attribute(key, value) for key, value in values.items() if value is not None)
-
-    def trace_id(self, rid: str | None) -> str:
-        """Trace of a request, derived from its id alone, so that all ranks and attempts meet; work for no request has its process's."""
-        name = rid or self.engine
-        trace = self._traces.get(name)
-        if trace is None:
-            if len(self._traces) > 4096:
-                self._traces.clear()
-            trace = self._traces[name] = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-        return trace
-
-    def _span(self, record: Record) -> str:
-        name, start, end, span, parent, rid, (tid, thread), keys, values, error = record
-        parts = [f'{{"key":"thread.id","value":{{"intValue":"{tid}"}}}}', attribute("thread.name", thread)]
-        if rid is not None:
-            parts.append(attribute(v.RID, rid))
-        for key, value in zip(keys, values, strict=False):
-            if isinstance(value, Late):
-                parts.extend(self._late(value))
-            elif value is not None:
-                parts.append(attribute(key, value))
-        status = ""
-        if error is not None:
-            parts.append(attribute(v.ERROR, type(error).__name__))
-            # An exception's text may quote what the request said: only rows that ask for it get it.
-            if v.ERROR_TEXT in keys:
-                parts.append(attribute(v.ERROR_TEXT, str(error).split("\n", 1)[0][:200]))
-            status = ',"status":{"code":2}'
-        above = f'"parentSpanId":"{parent:016x}",' if parent else ""
-        return (
-            f'{{"traceId":"{self.trace_id(rid)}","spanId":"{span:016x}",{above}"name":"{name}","kind":1,"startTimeUnixNano":"{start}",'
-            f'"endTimeUnixNano":"{end}","attributes":[{",".join(parts)}]{status}}}'
-        )
-
-    def _late(self, late: Late) -> list[str]:
-        try:
-            return [attribute(key, value) for key, value in late.pairs() if value is not None]
-        except Exception as fault:  # noqa: BLE001 - one odd batch must not cost the others
-            self._fault(fault)
-            return [attribute(v.DETAIL_CUT, True)]
-        finally:
-            self.queue.release(late)
+        return ",".join(encode.attribute(key, value) for key, value in values.items() if value is not None)

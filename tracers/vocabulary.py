@@ -164,7 +164,7 @@ POINTS_FAULTY = _attr("hicachectl.points.faulty", "strs", "hook points of which 
 POINTS_FAULTS = _attr("hicachectl.points.faults", "int", "faults of our own that were swallowed")
 POINTS_WAITING = _attr("hicachectl.points.waiting", "strs", "hook points whose module this process has not imported")
 DROPPED = _attr("hicachectl.dropped", "int", "spans lost so far in this process", "{span}")
-WRITTEN = _attr("hicachectl.written", "int", "spans written so far by this process", "{span}")
+WRITTEN = _attr("hicachectl.written", "int", "spans of this process that its files hold", "{span}")
 CLOSED = _attr("hicachectl.closed", "bool", "true in the last ledger of a process that ended in order")
 
 # --- attributes: backend --------------------------------------------------------------------------------------------
