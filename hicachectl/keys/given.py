@@ -133,6 +133,11 @@ def recorded_question(given: Given) -> Question:
 
     if given.request is None:
         raise UsageError("--run needs --request: which of its requests is meant")
+    shaped = [name for name in (*NAMED, "pools", "server") if getattr(given, name)]
+    if shaped:
+        raise UsageError(
+            f"--{shaped[0].replace('_', '-')} cannot be given with --request: a recording has page keys of one shape, and another shape needs the tokens"
+        )
     found = recorded(world(read([given.recording] if given.recording else ())), given.request)
     return Question(
         found.shape,

@@ -10,6 +10,7 @@ from enum import Enum
 
 from hicachectl.exits import OperatorError, UnreachableError, UsageError
 from hicachectl.mooncake import client, errors, master
+from hicachectl.mooncake.probe.reach import reach
 
 LISTING_MOST = 500_000
 """Keys of a store up to which the master is asked for all of them: about 50 MB."""
@@ -150,6 +151,7 @@ def _by_listing(keys: Sequence[str], place: Place) -> list[int]:
 
 
 def _by_client(keys: Sequence[str], place: Place) -> list[int]:
+    reach(place.settings.master_server_address, place.timeout)
     with client.connected(place.settings, place.timeout) as session:
         codes = session.batch_is_exist(keys)
     if codes and all(code < 0 for code in codes):

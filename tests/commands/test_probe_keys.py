@@ -138,6 +138,7 @@ def test_tokens_come_from_a_file_and_from_standard_input(tmp_path: Path):
         (("--tokens", "1,-2", "--no-store"), 4, "-2 is no token id"),
         (("--decode", "no\x1b[31mkey"), 4, "is no key of SGLang's"),
         (("--request", "r", "--run", "/nonexistent/run"), 3, "/nonexistent/run"),
+        (("--request", "r", "--page-size", "32"), 2, "another shape needs the tokens"),
     ],
 )
 def test_what_cannot_be_done_ends_with_its_code_and_one_line(words: tuple[str, ...], code: int, said: str):
