@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -222,7 +222,7 @@ def _run(command: Sequence[str], what: str) -> None:
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "PIP_NO_INPUT": "1",
         "PIP_PROGRESS_BAR": "off",
-        "TMPDIR": str(_home()),
+        "TMPDIR": str(_scratch()),
     }
     with log.open("wb") as output, _started(command, output, env) as process:
         while process.poll() is None:
@@ -241,12 +241,19 @@ def _run(command: Sequence[str], what: str) -> None:
 @contextmanager
 def _started(command: Sequence[str], output: IO[bytes], env: dict[str, str]) -> Iterator["subprocess.Popen[bytes]"]:
     process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=env, close_fds=False
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        env=env,
+        close_fds=False,
+        start_new_session=True,
     )
     try:
         yield process
     finally:
-        process.terminate()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)  # a step starts processes of its own
         process.wait()
 
 
