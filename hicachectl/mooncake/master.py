@@ -21,6 +21,7 @@ DEFAULT_ADMIN_PORT = 9003
 """What SGLang assumes where nothing names the port (`MOONCAKE_MASTER_METRICS_PORT`, sglang/srt/environ.py)."""
 
 _SAMPLE_LINE = re.compile(r"^([A-Za-z_:][A-Za-z0-9_:]*(?:\{[^}]*\})?)\s+([-+0-9.eE]+|[-+]?Inf|NaN)(?:\s+\d+)?$")
+_SENDABLE = re.compile(r"[A-Za-z0-9/@:=,;!$'()*?._~-]+")
 _REQUESTS = re.compile(r"^master_(\w+)_requests_total$")
 
 
@@ -176,7 +177,7 @@ def query_for(mooncake_release: str) -> Query:
 
 def query_key(base: str, key: str, timeout: float = DEFAULT_TIMEOUT_S) -> list[Copy] | None:
     """Copies of one object, None where the master has no such key. Takes a lease and counts as a hit in every release."""
-    response = _get(base, "/query_key", timeout, also=(404,), params={"key": key})
+    response = _get(base, f"/query_key?key={_bare(key)}", timeout, also=(404,))
     if response.status_code == httpx.codes.NOT_FOUND:
         if b"OBJECT_NOT_FOUND" not in response.content:
             raise BadInputError(f"{base}/query_key: no such page; is this a Mooncake master's admin port?")
@@ -198,9 +199,8 @@ def batch_query_keys(
         return {}
     if any("," in key for key in asked):
         raise BadInputError("a key with a comma cannot be asked of /batch_query_keys, which splits at commas")
-    body = _mapping(
-        base, "/batch_query_keys", _get(base, "/batch_query_keys", timeout, params={"keys": ",".join(asked)}).content
-    )
+    path = f"/batch_query_keys?keys={','.join(map(_bare, asked))}"
+    body = _mapping(base, "/batch_query_keys", _get(base, path, timeout).content)
     data = body.get("data")
     if not isinstance(data, dict):
         raise BadInputError(
@@ -230,6 +230,15 @@ def operations(values: Mapping[str, int | float]) -> dict[str, tuple[int, int]]:
     return found
 
 
+def _bare(key: str) -> str:
+    """A key as it stands in the URL: masters differ in whether they decode it, so only what needs no encoding can be asked."""
+    if not _SENDABLE.fullmatch(key):
+        raise BadInputError(
+            f"the key '{_shown(key)}' cannot be asked over HTTP: masters do not decode what its characters would need"
+        )
+    return key
+
+
 def _copies(answer: Any) -> list[Copy] | None:
     if not isinstance(answer, dict) or answer.get("ok") is not True:
         return None
@@ -254,15 +263,13 @@ class _Page:
         return self.content.decode(errors="replace")
 
 
-def _get(
-    base: str, path: str, timeout: float, also: tuple[int, ...] = (), params: Mapping[str, str] | None = None
-) -> _Page:
+def _get(base: str, path: str, timeout: float, also: tuple[int, ...] = ()) -> _Page:
     """One GET that ends in an answer or in one sentence. A proxy of the environment is not for the store's own network."""
     url = f"{base.rstrip('/')}{path}"
     try:
         with (
             httpx.Client(timeout=timeout, trust_env=False) as client,
-            client.stream("GET", url, params=params) as response,
+            client.stream("GET", url) as response,
         ):
             page = _Page(response.status_code, _body(url, response))
     except httpx.TimeoutException as error:

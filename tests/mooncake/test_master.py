@@ -108,8 +108,8 @@ def test_batch_query_keys_tells_present_from_missing():
         + b']},"b":{"ok":false,"error":"OBJECT_NOT_FOUND"}}}'
     )
     with answering.server({"/batch_query_keys": (200, body)}) as url:
-        found = master.batch_query_keys(url, ["a", "b", "never answered"])
-    assert found == {"a": [master.Copy(4096, "tcp", "127.0.0.1:15121")], "b": None, "never answered": None}
+        found = master.batch_query_keys(url, ["a", "b", "never-answered"])
+    assert found == {"a": [master.Copy(4096, "tcp", "127.0.0.1:15121")], "b": None, "never-answered": None}
 
 
 def test_batch_query_keys_refuses_a_comma():
@@ -213,3 +213,12 @@ def test_a_proxy_of_the_environment_is_not_asked(monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     with answering.server({"/health": (200, OLD_HEALTH)}) as url:
         assert master.health(url).service_ready
+
+
+@pytest.mark.parametrize("key", ["a b", "a%20b", "a&b", "a#b", "a+b", "\u00e9", "a\nb", ""])
+def test_a_key_that_a_url_cannot_hold_is_refused(key):
+    """A key that would have to be encoded is not asked, because masters answer "not there" for its encoded form."""
+    with pytest.raises(BadInputError, match="cannot be asked"):
+        master.query_key("http://127.0.0.1:1", key)
+    with pytest.raises(BadInputError, match="cannot be asked"):
+        master.batch_query_keys("http://127.0.0.1:1", [key])
