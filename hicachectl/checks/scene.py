@@ -2,10 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
-
-import httpx
-import msgspec
 
 from hicachectl.checks import arguments
 from hicachectl.checks.arguments import NOTHING_GIVEN, Arguments
@@ -15,16 +11,15 @@ from hicachectl.checks.inside import parse as parse_inside
 from hicachectl.checks.machine import Machine
 from hicachectl.checks.machine import look as look_at_machine
 from hicachectl.checks.visit import Visit, pay
-from hicachectl.exits import BadInputError, OperatorError, UnreachableError, one_line
+from hicachectl.exits import OperatorError, one_line
 from hicachectl.mooncake import config as store_config
 from hicachectl.mooncake.probe import processes
 from hicachectl.mooncake.probe.settings import ASSUMED_SGLANG, admin_port, client
 from hicachectl.recorder import interpreter
 from hicachectl.release import Release
+from hicachectl.serving import server
 
-SERVER_PATHS = ("/server_info", "/get_server_info")
-"""Where a server describes itself; the second is what 0.5.14 still calls deprecated, and older ones alone have."""
-SERVER_TIMEOUT_S = 10.0
+API_KEY = "SGLANG_API_KEY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +97,8 @@ def of_command(command: Sequence[str], environment: Mapping[str, str], python: s
 
 def of_server(url: str, environment: Mapping[str, str], python: str) -> Subject:
     """The server at URL; where it runs on this machine, its own environment and Python are looked at, else these of ours."""
-    answer = server_answer(url)
-    address = url.partition("://")[2].partition("/")[0] or url
+    answered = server.ask(url, api_key=environment.get(API_KEY))
+    answer, address = answered.info, answered.url.partition("://")[2].partition("/")[0]
     process = processes.listener(address)
     theirs = processes.environment_of(process) if process is not None else {}
     program = processes.interpreter_of(process) if process is not None else None
@@ -160,33 +155,6 @@ def _with_store(scene: Scene, timeout: float) -> Scene:
         with_client = not scene.inside.mooncake_error
         seen = pay(client(config), scene.inside.python, admin_port(config), timeout, with_client=with_client)
     return replace(scene, config=config, visit=seen)
-
-
-def server_answer(url: str) -> dict[str, Any]:
-    """What a running SGLang server says about itself; UnreachableError without a server, BadInputError where it is none."""
-    base = (url if "://" in url else f"http://{url}").rstrip("/")
-    for path in SERVER_PATHS:
-        try:
-            response = httpx.get(f"{base}{path}", timeout=SERVER_TIMEOUT_S, trust_env=False)
-        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-            raise BadInputError(f"'{one_line(url)}' is not a server's URL: expected http://HOST:PORT") from error
-        except httpx.HTTPError as error:
-            raise UnreachableError(
-                f"no SGLang server answers at {base}{path}: {one_line(str(error)) or type(error).__name__}"
-            ) from error
-        if response.status_code == httpx.codes.OK:
-            return _decoded(f"{base}{path}", response.content)
-    raise BadInputError(f"{base} answers, but knows neither {' nor '.join(SERVER_PATHS)}: is this an SGLang server?")
-
-
-def _decoded(url: str, content: bytes) -> dict[str, Any]:
-    try:
-        answer = msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{url} did not answer JSON: is this an SGLang server?") from error
-    if not isinstance(answer, dict):
-        raise BadInputError(f"{url} answered JSON, but no object: is this an SGLang server?")
-    return answer
 
 
 def release_of(told: str | None, found: Inside) -> str:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import httpx
 import msgspec
@@ -199,7 +199,7 @@ def batch_query_keys(
         return {}
     if any("," in key for key in asked):
         raise BadInputError("a key with a comma cannot be asked of /batch_query_keys, which splits at commas")
-    path = f"/batch_query_keys?keys={','.join(map(_bare, asked))}"
+    path = f"/batch_query_keys?keys={','.join(_for_batch(base, asked, timeout))}"
     body = _mapping(base, "/batch_query_keys", _get(base, path, timeout).content)
     data = body.get("data")
     if not isinstance(data, dict):
@@ -230,8 +230,15 @@ def operations(values: Mapping[str, int | float]) -> dict[str, tuple[int, int]]:
     return found
 
 
+def _for_batch(base: str, keys: list[str], timeout: float) -> list[str]:
+    """Keys for `/batch_query_keys`, which decodes them since 0.3.12; the release is asked for only where it matters."""
+    if all(_SENDABLE.fullmatch(key) for key in keys) or not health(base, timeout).dialect.batch_query_is_read_only:
+        return [_bare(key) for key in keys]
+    return [quote(key, safe="") for key in keys]
+
+
 def _bare(key: str) -> str:
-    """A key as it stands in the URL: masters differ in whether they decode it, so only what needs no encoding can be asked."""
+    """A key as it stands in the URL: not every master decodes, so where it is unknown only what needs no encoding can be asked."""
     if not _SENDABLE.fullmatch(key):
         raise BadInputError(
             f"the key '{_shown(key)}' cannot be asked over HTTP: masters do not decode what its characters would need"

@@ -9,6 +9,7 @@ import pytest
 
 from hicachectl.checks import scene
 from hicachectl.exits import BadInputError, UnreachableError
+from hicachectl.serving import server as serving
 
 SERVER = """
 import http.server, json, sys
@@ -54,7 +55,7 @@ def server():
         process.stdout.close()
 
 
-@pytest.mark.parametrize("path", scene.SERVER_PATHS)
+@pytest.mark.parametrize("path", serving.INFO)
 def test_a_server_tells_its_arguments(server, path):
     """The arguments come from the server's own answer, by its new path and by the older one."""
     subject = scene.of_server(server(path, json.dumps(INFO)), {}, "/ours")

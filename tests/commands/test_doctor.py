@@ -85,7 +85,7 @@ def test_the_configuration_on_the_command_line_is_read():
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["--server", "http://127.0.0.1:1"], 3, "no SGLang server"),
+        (["--server", "http://127.0.0.1:1"], 3, "cannot reach a server"),
         (["--server", "http://x", "--", "python"], 2, "not both"),
         (["--", "python3", "-m", "sglang.launch_server", "--tp", "two"], 4, "--tp"),
         (["--timeout", "0"], 2, ""),

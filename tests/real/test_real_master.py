@@ -8,6 +8,7 @@ import textwrap
 import pytest
 from conftest import needs
 
+from hicachectl.exits import BadInputError
 from hicachectl.lab import store as lab_store
 from hicachectl.mooncake import master
 from hicachectl.mooncake.client import ClientSettings, Session
@@ -34,6 +35,27 @@ def running():
     needs("mooncake")
     with lab_store.running(segment=64 << 20, lease_ttl_ms=LEASE_MS) as store:
         yield store
+
+
+def test_keys_that_need_encoding_are_asked_where_the_master_decodes(running):
+    """Since 0.3.12 the batch look-up takes any key but one with a comma; before, such a key is refused and not misjudged."""
+    keys = ["a b", "a%b", "a&b", "a+b", "a#b", "\u00e9"]
+    with Session.open(ClientSettings(running.master, local_hostname="127.0.0.1")) as session:
+        session.setup()
+        session.buffers(1 << 16)
+        for key in keys:
+            session.put(key, 100)
+        try:
+            if master.query_for(release(running)).takes_lease:
+                with pytest.raises(BadInputError, match="cannot be asked"):
+                    master.batch_query_keys(running.http, keys)
+            else:
+                found = master.batch_query_keys(running.http, [*keys, "not there"])
+                assert {key: copies is not None for key, copies in found.items()} == dict.fromkeys(keys, True) | {
+                    "not there": False
+                }
+        finally:
+            session.remove(keys)
 
 
 def release(store) -> str:
