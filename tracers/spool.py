@@ -151,25 +151,27 @@ class Spool:
             spans += made
             length += sum(map(len, made))
             time.sleep(0)
-        if spans:
-            self._write(spans)
+        if spans and not self._write(spans):
+            self.ledger.lost += len(spans)
         # Records that could not be encoded are lost as well.
         self.ledger.lost += taken - len(spans)
         return taken > 0
 
-    def _write(self, spans: list[str]) -> None:
+    def _write(self, spans: list[str]) -> bool:
+        """Write a line of spans; whether it is in the file."""
         now = time.monotonic()
         if self.parts.gone or now < self._retry_at:
-            self.ledger.lost += len(spans)
-            return
+            return False
         scope = f'{{"name":"{v.R_SCOPE}","version":"{self.versions["hicachectl"]}"}}'
         try:
             self.ledger.lost += self.parts.write(encode.line(self._resource(), scope, spans), len(spans))
         except OSError as fault:
-            self.ledger.lost += len(spans)
             self._retry_at = now + PATIENCE
             self._fault(fault)
-        self.ledger.written = self.parts.spans
+            return False
+        finally:
+            self.ledger.written = self.parts.spans
+        return True
 
     def _write_ledger(self, *, final: bool) -> None:
         if not self.parts.look():
@@ -178,14 +180,12 @@ class Spool:
         if not seen and not (final and self.folder.exists() and self.ledger.landings):
             return
         facts = self.ledger.attributes()
-        document = self.ledger.document(self._identity())
         # What changes with every span is no news by itself.
         state = [value for key, value in facts if key not in (v.WRITTEN, v.DROPPED)]
-        if state != self._ledger_state and seen:
+        if state != self._ledger_state and seen and self._write(self.encoder.spans_of([self._told_as_span(facts)])):
             self._ledger_state = state
-            self._write(self.encoder.spans_of([self._told_as_span(facts)]))
         try:
-            ledgers.write(self.folder / f"ledger-{self.stem}.json", document)
+            ledgers.write(self.folder / f"ledger-{self.stem}.json", self.ledger.document(self._identity()))
         except OSError as fault:
             self._fault(fault)
 
