@@ -44,7 +44,7 @@ def queued(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseExcep
         len(req.origin_input_ids),
         len(req.output_ids),
         retracted,
-        getattr(req, "extra_key", None) is not None,
+        getattr(req, "extra_key", None) is not None or getattr(req, "cache_salt", None) is not None,
         page,
         "R03" if getattr(mode, "value", None) == "decode" else None,
         number(getattr(req, "cache_request_handle", None), "attempt_id"),

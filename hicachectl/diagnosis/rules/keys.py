@@ -5,6 +5,7 @@ from collections.abc import Callable
 from hicachectl.diagnosis.finding import Finding, of_request
 from hicachectl.diagnosis.rule import Case, LossRule
 from hicachectl.model.engine import Engine
+from hicachectl.model.take import flag
 from tracers import vocabulary as v
 
 Field = Callable[[Engine], object]
@@ -52,6 +53,12 @@ def judge(case: Case, pages: tuple[int, ...]) -> Finding:
     code, name, mine, other = next(
         ((code, name, value(ours), value(theirs)) for code, name, value in DIFFERENCES if value(ours) != value(theirs)), ("K07", "namespace", None, None)
     )
+    queued, written = journey.attempt.first(v.REQUEST_QUEUED), twin.attempt.first(v.REQUEST_QUEUED)
+    apart = mine != other
+    if code == "K07" and (flag(queued, v.EXTRA_KEY) or flag(written, v.EXTRA_KEY)):
+        # The engines agree in all; what a request brings of its own is hashed before its first page.
+        mine, other = ("a namespace of its own" if flag(span, v.EXTRA_KEY) else "none" for span in (queued, written))
+        apart = True
     keys = journey.attempt.page_keys
     args: dict[str, object] = {
         "field": name,
@@ -66,8 +73,8 @@ def judge(case: Case, pages: tuple[int, ...]) -> Finding:
         "writer": theirs.id,
         "tokens": len(pages) * journey.page,
     }
-    evidence = (journey.lookup, journey.attempt.first(v.REQUEST_QUEUED), twin.attempt.first(v.REQUEST_QUEUED), *(write.span_id for write in twin.writes[:4]))
-    return of_request(journey, code, args=args, evidence=evidence, certain=mine != other)
+    evidence = (journey.lookup, queued, written, *(write.span_id for write in twin.writes[:4]))
+    return of_request(journey, code, args=args, evidence=evidence, certain=apart)
 
 
 RULE = LossRule("other keys", ("K01", "K02", "K03", "K04", "K05", "K06", "K07"), (v.REQUEST_QUEUED, v.PREFETCH_LOOKUP, v.STORE_PUT, v.BACKEND_OPEN), judge)
