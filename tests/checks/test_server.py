@@ -9,6 +9,7 @@ import pytest
 
 from hicachectl.checks import scene
 from hicachectl.exits import BadInputError, UnreachableError
+from hicachectl.mooncake.probe import processes
 from hicachectl.serving import server as serving
 
 SERVER = """
@@ -72,6 +73,20 @@ def test_a_local_servers_environment_counts(server):
     assert subject.environment["MOONCAKE_MASTER"] == "theirs:1"
     assert subject.python == sys.executable
     assert subject.remarks == ()
+
+
+def test_a_server_that_was_started_by_name_is_found_in_its_virtual_environment(tmp_path):
+    """A Python that was found by the PATH is named by its link, which alone leads to its packages."""
+    link = tmp_path / "bin" / "python-of-ours"
+    link.parent.mkdir()
+    link.symlink_to(sys.executable)
+    environment = {**os.environ, "PATH": f"{link.parent}:/usr/bin:/bin"}
+    words = ["python-of-ours", "-c", "print(flush=True); import time; time.sleep(60)"]
+    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        process.stdout.readline()
+        found = processes.interpreter_of(process.pid)
+        process.kill()
+    assert found == str(link)
 
 
 def test_no_server():

@@ -1,5 +1,6 @@
 """Processes of this machine by the port that they listen at (Linux, proc(5)); other machines' are not seen."""
 
+import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
@@ -87,14 +88,23 @@ def environment_of(process: int) -> dict[str, str]:
 
 
 def interpreter_of(process: int) -> str | None:
-    """The program that a process runs, None where it cannot be read."""
+    """The program that a process runs, by the name that leads to its packages; None where it cannot be read.
+
+    A virtual environment's Python is a link, and only the link finds the environment: it is looked for where the process itself did.
+    """
     try:
-        words = command_of(process)
-        program = str(Path(f"/proc/{process}/exe").readlink())
+        program = Path(f"/proc/{process}/exe").resolve(strict=True)
     except OSError:
         return None
-    # A virtual environment's Python is a link, and only the link leads to its packages.
-    return words[0] if words and Path(words[0]).is_absolute() and Path(words[0]).exists() else program
+    environment = environment_of(process)
+    first = next(iter(command_of(process)), "")
+    places = (
+        first if Path(first).is_absolute() else shutil.which(first, path=environment.get("PATH")) if first else None,
+        f"{environment['VIRTUAL_ENV']}/bin/python" if "VIRTUAL_ENV" in environment else None,
+        environment.get("_"),
+    )
+    links = (place for place in places if place and Path(place).exists() and Path(place).resolve() == program)
+    return next(links, str(program))
 
 
 def _fields(process: int, name: str) -> list[str]:
