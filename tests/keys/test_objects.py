@@ -26,6 +26,7 @@ def pools(*names: str, sglang: str = NEWEST) -> tuple:
         (Shape(tp_size=2), ["H_0_k", "H_0_v", "H_1_k", "H_1_v"]),
         (Shape(pp_size=2), ["H_0_0_k", "H_0_0_v", "H_0_1_k", "H_0_1_v"]),
         (Shape(tp_lcm_size=2), ["H_0_k", "H_0_v", "H_1_k", "H_1_v"]),
+        (Shape(tp_size=2, tp_lcm_size=4), [f"H_{share}_{part}" for share in range(4) for part in "kv"]),
         (Shape(tp_size=2, tp_lcm_size=2), ["H_0_k", "H_0_v", "H_1_k", "H_1_v"]),
         (Shape(kind=Kind.mla, tp_size=4), ["H__k"]),
         (Shape(kind=Kind.mla, pp_size=2), ["H_0_k", "H_1_k"]),

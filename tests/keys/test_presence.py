@@ -100,6 +100,7 @@ def test_the_last_token_is_never_looked_up() -> None:
         ({(page, 0) for page in range(16, 25)}, 400, DEFAULT_THRESHOLD, (True, 256, None)),
         ({(1, 0)}, 400, 1, (True, 16, "HC-R13")),
         ({(0, 0)}, 400, 1, (False, 0, "HC-R12")),
+        ({(0, 0)}, 400, 0, (False, 0, "HC-R12")),
         (set(), 16, 1, (False, 0, "HC-R04")),
         (set(), 0, 0, (False, 0, "HC-R04")),
     ],
