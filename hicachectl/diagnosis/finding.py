@@ -26,6 +26,10 @@ class Finding:
     """The backend serves all the same: the level is the one for that case."""
     tokens: int = 0
     folded: list[str] = field(default_factory=list)
+    unwritten: frozenset[str] = frozenset()
+    """Page keys that a fault of the write side kept from the store: later requests may miss them."""
+    time_ns: int = 0
+    """When that write was due."""
 
     @property
     def level(self) -> str:

@@ -56,7 +56,7 @@ def _after_lookup(case: Case, offset: int) -> str:
         return DISAGREED if own is not None and offset < own else GAP
     if not journey.accepted:
         return BELOW
-    if offset >= journey.agreed:
+    if offset >= journey.handed:
         return NO_ROOM if len(journey.hits) >= journey.attempt.engine.tp_size else DISAGREED
     if offset >= (journey.arrived or 0):
         return SHORT

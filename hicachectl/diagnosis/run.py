@@ -1,8 +1,8 @@
 """Runs every rule over a recording: requests with their losses, findings deduplicated, causes first, consequences folded."""
 
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from hicachectl.diagnosis.codes import canonical
 from hicachectl.diagnosis.finding import MOST_EVIDENCE, Finding, order
@@ -16,19 +16,25 @@ from hicachectl.model.journey import Journey, Rung
 from hicachectl.model.world import World, world
 from hicachectl.store import Recording
 
+MISSED = frozenset({"HC-R12", "HC-R13"})
+
 FOLDS: dict[str, frozenset[str]] = {
     "HC-R13": frozenset({"HC-R12"}),
-    "HC-E06": frozenset({"HC-R12", "HC-R13"}),
-    "HC-E101": frozenset({"HC-R12", "HC-R13"}),
-    "HC-R101": frozenset({"HC-R12", "HC-R13"}),
+    "HC-E06": MISSED,
+    "HC-E101": MISSED,
+    "HC-R101": MISSED,
     "HC-A19": frozenset({"HC-R05"}),
     "HC-K01": frozenset({"HC-R12", "HC-R04"}),
-    "HC-K02": frozenset({"HC-R12", "HC-R04"}),
+    "HC-K02": frozenset({"HC-R12", "HC-R04", "HC-R11"}),
     "HC-K03": frozenset({"HC-R12", "HC-R04"}),
     "HC-K11": frozenset({"HC-R15"}),
     "HC-R16": frozenset({"HC-R17", "HC-R18"}),
+    "HC-L08": frozenset({"HC-R19"}),
+    "HC-W02": MISSED,
+    "HC-W13": MISSED,
+    "HC-W17": MISSED,
 }
-"""Cause -> codes that merely follow from it, for the same requests."""
+"""Cause -> codes that merely follow from it, for the same request."""
 
 
 @dataclass(slots=True)
@@ -59,7 +65,10 @@ class Diagnosis:
 
     world: World
     requests: list[Verdict] = field(default_factory=list)
+    raised: list[Finding] = field(default_factory=list)
+    """What every rule said of each request and engine, without what follows from a cause of the same request."""
     findings: list[Finding] = field(default_factory=list)
+    """The same, one for each code."""
 
 
 def diagnose(recording: Recording) -> Diagnosis:
@@ -73,10 +82,25 @@ def diagnose(recording: Recording) -> Diagnosis:
         case = Case(journey, judged.account, seen)
         raised += judged.lost
         raised += [finding for rule in RULES if rule.of_case is not None for finding in rule.of_case(case)]
-    found.findings = folded(merged(raised))
+    _blame_writes(raised, found.requests)
+    found.raised = folded(raised)
+    found.findings = merged(found.raised)
     for judged in found.requests:
         judged.sentence = verdict(judged.journey, judged.ladder, judged.account, judged.lost)
     return found
+
+
+def _blame_writes(raised: Iterable[Finding], requests: Sequence[Verdict]) -> None:
+    """A write that failed is a cause for the requests that asked later for its pages and lost some: they are named with it."""
+    losers = [(each.journey.attempt.start_ns, each.journey.attempt, frozenset(each.journey.attempt.page_keys)) for each in requests if each.lost]
+    for fault in raised:
+        if not fault.unwritten:
+            continue
+        for start_ns, attempt, asked in losers:
+            if start_ns > fault.time_ns and not fault.unwritten.isdisjoint(asked):
+                fault.causal = True
+                fault.rids = list(dict.fromkeys([*fault.rids, attempt.rid]))
+                fault.engines = list(dict.fromkeys([*fault.engines, attempt.engine.id]))
 
 
 def _judged(journey: Journey, seen: World) -> Verdict:
@@ -94,50 +118,62 @@ def _judged(journey: Journey, seen: World) -> Verdict:
     return Verdict(journey, seen.ladder(journey), own, sorted(lost, key=order), times(journey))
 
 
+def folded(raised: Sequence[Finding]) -> list[Finding]:
+    """Take out what follows from a cause of the same request, or of its engine, and name it under the cause."""
+    of_request: dict[str, list[Finding]] = defaultdict(list)
+    of_engine: dict[str, list[Finding]] = defaultdict(list)
+    for each in sorted(raised, key=order):
+        if each.code in FOLDS:
+            for rid in each.rids:
+                of_request[rid].append(each)
+            for engine in () if each.rids else each.engines:
+                of_engine[engine].append(each)
+    kept = []
+    for each in raised:
+        near = [*(cause for rid in each.rids for cause in of_request[rid]), *(cause for engine in each.engines for cause in of_engine[engine])]
+        causes = sorted((cause for cause in near if each.rids and each.code in FOLDS[cause.code] and (cause.causal or not each.causal)), key=order)
+        if causes:
+            if each.code not in causes[0].folded:
+                causes[0].folded.append(each.code)
+        else:
+            kept.append(each)
+    return kept
+
+
 def merged(raised: Iterable[Finding]) -> list[Finding]:
-    """One finding for each code and whether it explains a loss: requests and engines gathered, the first one's arguments kept."""
+    """One finding for each code: requests, engines and evidence gathered, the first one's arguments kept; causes first."""
     by_code: dict[tuple[str, bool], Finding] = {}
     for each in raised:
         first = by_code.get((each.code, each.causal))
         if first is None:
-            by_code[each.code, each.causal] = Finding(
-                each.code, each.args, list(each.evidence), list(each.rids), list(each.engines), each.certain, each.causal, each.serving, each.tokens
+            by_code[each.code, each.causal] = replace(
+                each, evidence=list(each.evidence), rids=list(each.rids), engines=list(each.engines), folded=list(each.folded)
             )
-            continue
-        first.rids = list(dict.fromkeys([*first.rids, *each.rids]))
-        first.engines = list(dict.fromkeys([*first.engines, *each.engines]))
-        first.evidence = list(dict.fromkeys([*first.evidence, *each.evidence]))[:MOST_EVIDENCE]
-        first.certain = first.certain and each.certain
-        first.tokens += each.tokens
-        first.serving = first.serving and each.serving
+        else:
+            _gather(first, each)
     for code in {code for code, causal in by_code if causal}:
         beside = by_code.pop((code, False), None)
         if beside is not None:
-            kept = by_code[code, True]
-            kept.rids = list(dict.fromkeys([*kept.rids, *beside.rids]))
-            kept.engines = list(dict.fromkeys([*kept.engines, *beside.engines]))
+            _gather(by_code[code, True], beside)
     return sorted(by_code.values(), key=order)
 
 
-def folded(findings: list[Finding]) -> list[Finding]:
-    """Take out what follows from a cause of the same requests, and name it under the cause."""
-    gone: set[str] = set()
-    for cause in findings:
-        for follower in findings:
-            follows = follower.code in FOLDS.get(cause.code, frozenset()) and cause.code not in gone
-            same = set(follower.rids) <= set(cause.rids) or (not cause.rids and set(follower.engines) <= set(cause.engines))
-            if follows and same and follower.causal:
-                cause.folded.append(follower.code)
-                gone.add(follower.code)
-    return [each for each in findings if each.code not in gone]
+def _gather(first: Finding, other: Finding) -> None:
+    first.rids = list(dict.fromkeys([*first.rids, *other.rids]))
+    first.engines = list(dict.fromkeys([*first.engines, *other.engines]))
+    first.evidence = list(dict.fromkeys([*first.evidence, *other.evidence]))[:MOST_EVIDENCE]
+    first.folded = list(dict.fromkeys([*first.folded, *other.folded]))
+    first.certain = first.certain and other.certain
+    first.serving = first.serving and other.serving
+    first.tokens += other.tokens
 
 
 def select(found: Diagnosis, request: str | None, code: str | None) -> tuple[list[Verdict], list[Finding]]:
-    """Requests whose id is REQUEST or begins with it, and that CODE concerns; findings of those, or of engines alone where nothing was asked."""
-    findings = found.findings
+    """Requests whose id is REQUEST or begins with it, and that CODE concerns; findings of those and of their engines, with their own arguments."""
+    raised = found.raised
     if code is not None:
-        findings = [each for each in findings if canonical(code) in (each.code, *each.folded)]
-    named = {rid for each in findings for rid in each.rids}
+        raised = [each for each in raised if canonical(code) in (each.code, *each.folded)]
+    named = {rid for each in raised for rid in each.rids}
     exact = any(each.journey.attempt.rid == request for each in found.requests)
     requests = [
         each
@@ -148,5 +184,5 @@ def select(found: Diagnosis, request: str | None, code: str | None) -> tuple[lis
     if request is not None:
         rids = {each.journey.attempt.rid for each in requests}
         engines = {each.journey.attempt.engine.id for each in requests}
-        findings = [each for each in findings if rids & set(each.rids) or (not each.rids and engines & set(each.engines))]
-    return requests, findings
+        raised = [each for each in raised if rids & set(each.rids) or (not each.rids and engines & set(each.engines))]
+    return requests, merged(raised)

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from hicachectl.model.attempt import Attempt
 from hicachectl.model.fingerprints import Twin
 from hicachectl.model.journey import Journey
 from hicachectl.model.take import count
@@ -67,10 +68,10 @@ def _tiers(journey: Journey, world: World, found: Account, prefix: int) -> None:
 
 
 def _writer(journey: Journey, world: World, index: int) -> tuple[str, str | None]:
-    engine, keys = journey.attempt.engine, journey.attempt.page_keys
+    keys = journey.attempt.page_keys
     if index >= len(keys):
         return "", None
-    writes = [write for write in world.pages.before(engine.key_prefix, keys[index], journey.attempt.start_ns) if write.moved]
+    writes = [write for write in world.pages.before(journey.attempt.key_prefix, keys[index], journey.attempt.start_ns) if write.moved]
     return (writes[0].engine, writes[0].rid) if writes else ("", None)
 
 
@@ -94,7 +95,9 @@ def in_store(journey: Journey, world: World, index: int) -> bool:
     keys = journey.attempt.page_keys
     if index >= len(keys):
         return False
-    key, engine = keys[index], journey.attempt.engine
-    if any(page.page_key == key and page.whole for call in journey.lookup_calls for page in call.pages):
-        return True
-    return bool(world.pages.known(engine.key_prefix, key, engine.key_suffixes, journey.attempt.start_ns))
+    # A page is there when every rank has its own objects of it.
+    return all(_has(rank, keys[index], world) for rank in journey.ranks)
+
+
+def _has(rank: Attempt, key: str, world: World) -> bool:
+    return key in rank.present or bool(world.pages.known(rank.key_prefix, key, rank.key_suffixes, rank.start_ns))

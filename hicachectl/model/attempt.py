@@ -2,8 +2,10 @@
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from hicachectl.model.engine import PROCESS_SPANS, Engine
+from hicachectl.model.objects import batch
 from hicachectl.model.take import count, flag, keys, number, text
 from hicachectl.store import Recording, Span
 from tracers import vocabulary as v
@@ -12,7 +14,7 @@ WARMUP_TOKENS = 16
 """The warm-up prompts of SGLang's HTTP server are shorter (`entrypoints/http_server.py`, _execute_server_warmup)."""
 
 
-@dataclass(slots=True)
+@dataclass(eq=False)
 class Attempt:
     """One journey of a request through one engine."""
 
@@ -62,7 +64,7 @@ class Attempt:
                 return found
         return None
 
-    @property
+    @cached_property
     def page_keys(self) -> list[str]:
         """Page keys of the full pages of the prompt, in this engine's page size."""
         return keys(self.first(v.REQUEST_QUEUED), v.PROMPT_PAGE_KEYS)
@@ -72,7 +74,25 @@ class Attempt:
         """Why the engine said that tokens of a prefetch were of no use, in its own words."""
         return [told for span in self.all(v.PREFETCH_SETTLE) if (told := text(span, v.ENGINE_REASON)) is not None]
 
-    @property
+    @cached_property
+    def present(self) -> frozenset[str]:
+        """Page keys that lookups before the first prefill found with every object of this rank."""
+        end = self.first_prefill
+        asked = [span for span in self.all(v.PREFETCH_LOOKUP) if end is None or span.start_ns <= end.start_ns]
+        calls = [batch(call) for span in asked for call in self.inside(span, v.STORE_EXIST)]
+        return frozenset(page.page_key for call in calls for page in call.pages if page.whole)
+
+    @cached_property
+    def key_prefix(self) -> str:
+        """What stood before the page key in this engine's object keys when the request came."""
+        return self.engine.prefix_at(self.start_ns)
+
+    @cached_property
+    def key_suffixes(self) -> tuple[str, ...]:
+        """What stood behind it, one for each KV object of a page."""
+        return self.engine.suffixes_at(self.start_ns)
+
+    @cached_property
     def fingerprint(self) -> list[str]:
         """Prefix fingerprint of the prompt, a digest for each block."""
         return keys(self.first(v.REQUEST_QUEUED), v.FINGERPRINT, v.FINGERPRINT_DIGITS)

@@ -242,6 +242,15 @@ class Engine:
             return UNKNOWN, evidence
         return YES, evidence
 
+    def dead(self, name: str, function: str, at_ns: int) -> Span | None:
+        """The death of a storage thread (WRITE_THREAD or PREFETCH_THREAD) that was not made good by a time; a reset or an attach starts it anew."""
+        ends = [span for span in self.all(name) if span.error and function in span.thread_name and span.end_ns <= at_ns]
+        if not ends:
+            return None
+        again = (v.RESET, v.BACKEND_ATTACH)
+        revived = any(ends[-1].end_ns <= span.start_ns <= at_ns for each in again for span in self.all(each))
+        return None if revived else ends[-1]
+
     @property
     def whole(self) -> bool:
         """Whether no span of this process is known to be lost."""
@@ -265,6 +274,8 @@ def engines(recording: Recording) -> dict[str, Engine]:
             engine.spans[span.name].append(span)
         elif span.name == v.STORE_PUT:
             engine.uncovered_puts += count(span, v.UNCOVERED)
+            if v.RID not in span.attributes:
+                engine.spans[span.name].append(span)
         elif span.name == v.STORE_GET:
             engine.uncovered_gets += count(span, v.UNCOVERED)
     return found

@@ -47,18 +47,20 @@ def _written(other: Attempt, end_token: int, pages: Pages, time_ns: int) -> Twin
     index = min(index, end_token // engine.page_size - 1) if index >= len(keys) else index
     if not 0 <= index < len(keys):
         return None
-    writes = pages.known(engine.key_prefix, keys[index], engine.key_suffixes, time_ns)
+    writes = pages.known(other.key_prefix, keys[index], other.key_suffixes, time_ns)
     if not writes:
         return None
-    return Twin(other, end_token // v.FINGERPRINT_BLOCK * v.FINGERPRINT_BLOCK, keys[index], engine.key_prefix, tuple(writes))
+    return Twin(other, end_token // v.FINGERPRINT_BLOCK * v.FINGERPRINT_BLOCK, keys[index], other.key_prefix, tuple(writes))
 
 
 def _differs(own: Attempt, twin: Twin) -> bool:
     mine, theirs = own.engine, twin.attempt.engine
     return (
         mine.page_size != theirs.page_size
-        or mine.key_prefix != theirs.key_prefix
-        or mine.key_suffixes != theirs.key_suffixes
+        or mine.tp_size != theirs.tp_size
+        or mine.number(v.PP_SIZE) != theirs.number(v.PP_SIZE)
+        or own.key_prefix != twin.attempt.key_prefix
+        or own.key_suffixes != twin.attempt.key_suffixes
         or twin.page_key not in own.page_keys
     )
 

@@ -1,6 +1,7 @@
 """The journey of one request: how far its prefix came on each rung, from the spans alone."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from hicachectl.model.attempt import Attempt, reason
 from hicachectl.model.engine import NO, NOT_ASKED, PARTIAL, UNKNOWN, YES
@@ -30,7 +31,7 @@ def rated(asked: int, done: int, evidence: list[str]) -> Rung:
     return Rung(state, asked, done, evidence)
 
 
-@dataclass(slots=True)
+@dataclass(eq=False)
 class Journey:
     """What one attempt of a request looks like; pages are counted from the start of the prompt."""
 
@@ -114,7 +115,7 @@ class Journey:
             return self.matched
         return count(gate, v.MATCHED_DEVICE) + count(gate, v.MATCHED_HOST)
 
-    @property
+    @cached_property
     def lookup_calls(self) -> list[Batch]:
         """The existence calls of that lookup."""
         return [batch(span) for span in self.attempt.inside(self.lookup, v.STORE_EXIST)]
@@ -146,8 +147,10 @@ class Journey:
 
     @property
     def accepted(self) -> bool:
-        """Whether the pages found were handed to the I/O thread."""
-        return self.transfer is not None or self.finish is not None
+        """Whether the pages found were handed to the I/O thread, or the scheduler ended the prefetch before they could be."""
+        enough = number(self.lookup, v.THRESHOLD)
+        cut = self.finish is not None and self.hit is not None and enough is not None and self.hit >= enough
+        return self.transfer is not None or self.agreed > 0 or cut
 
     @property
     def revoke(self) -> Span | None:
@@ -167,15 +170,20 @@ class Journey:
         ends = self.attempt.all(v.PREFETCH_FINISH)
         return next((span for span in ends if number(span, v.OPERATION) == operation), None) if operation is not None else self._latest(v.PREFETCH_FINISH)
 
-    @property
+    @cached_property
     def transfer_calls(self) -> list[Batch]:
         """The get calls of that transfer."""
         return [batch(span) for span in self.attempt.inside(self.transfer, v.STORE_GET)]
 
     @property
     def agreed(self) -> int:
-        """Tokens that all ranks agreed to read, and had host room for."""
+        """Tokens that all ranks agreed to read, and had host room for; 0 where the prefetch ended before they could."""
         return number(self.transfer, v.AGREED_TOKENS) or count(self.finish, v.AGREED_TOKENS)
+
+    @property
+    def handed(self) -> int:
+        """Tokens that were found, and read or to be read: the least hit where the prefetch ended before the ranks agreed."""
+        return self.agreed or self.hit or 0
 
     @property
     def arrived(self) -> int | None:
@@ -289,7 +297,7 @@ def transfer_rung(journey: Journey) -> Rung:
     if not journey.accepted:
         entered = journey.lookup is not None or journey.gate is not None
         return Rung(NOT_ASKED if entered and found_rung(journey).state != UNKNOWN else UNKNOWN, 0, 0, _ids(journey.lookup))
-    asked = journey.agreed // journey.page
+    asked = journey.handed // journey.page
     calls = journey.transfer_calls
     evidence = _ids(journey.transfer, journey.finish, *(call.span for call in calls))
     if not calls:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hicachectl.model.objects import batch
-from hicachectl.model.take import failed, text
+from hicachectl.model.take import failed, keys, text
 from hicachectl.store import Recording, Span
 from tracers import vocabulary as v
 
@@ -34,6 +34,12 @@ class Pages:
     """When the store was emptied on purpose: what was written before is not known to be there."""
     prefixes: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """Page key -> prefixes under which it was written."""
+    copies: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Engine and page key -> when its copy to the host was last begun or refused."""
+
+    def copied(self, engine: str, page_key: str, since_ns: int) -> bool:
+        """Whether an engine was about to copy a page to the host at or after a time."""
+        return self.copies.get((engine, page_key), -1) >= since_ns
 
     def before(self, prefix: str, page_key: str, time_ns: int) -> list[Write]:
         """Writes of a page up to a time, since the store was last emptied."""
@@ -68,6 +74,8 @@ def pages(recording: Recording) -> Pages:
             _add(found, span, moved=True)
         elif span.name == v.STORE_EXIST and span.parent_id in stores:
             _add(found, span, moved=False)
+        elif span.name == v.WRITE_BACKUP:
+            found.copies.update(dict.fromkeys(((span.engine, key) for key in keys(span)), span.start_ns))
         elif span.name == v.STORAGE_CLEAR and not failed(span):
             found.clears.append(span.end_ns)
     for writes in found.writes.values():

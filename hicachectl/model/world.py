@@ -91,4 +91,4 @@ def world(recording: Recording) -> World:
         if attempt.engine.tp_rank == 0 and attempt.engine.pp_rank == 0
     ]
     samples = [span for span in recording.spans if span.name == v.STORE_SAMPLE]
-    return World(recording, found, journeys, pages(recording), fingerprints(tries), samples)
+    return World(recording, found, journeys, pages(recording), fingerprints(journey.attempt for journey in journeys), samples)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from hicachectl.model.engine import NO, NOT_ASKED, UNKNOWN
 from hicachectl.model.journey import Journey, Rung, rated
-from hicachectl.model.pages import Pages
+from hicachectl.model.pages import Pages, Write
 from tracers import vocabulary as v
 
 
@@ -17,21 +17,39 @@ def written_rung(journey: Journey, pages: Pages) -> Rung:
     prefill = attempt.first_prefill
     if prefill is None or journey.prefix is None:
         return Rung(UNKNOWN)
-    computed = attempt.page_keys[journey.prefix // journey.page :]
     if len(attempt.page_keys) < journey.prompt // journey.page:
         return Rung(UNKNOWN)
     if engine.backend_name is None:
         return Rung(NOT_ASKED, 0, 0, [prefill.span_id])
-    if not engine.key_suffixes:
-        return Rung(UNKNOWN, len(computed))
-    asked = [key for key in computed if not pages.known(engine.key_prefix, key, engine.key_suffixes, prefill.start_ns)]
-    writes = [pages.after(engine.key_prefix, key, engine.key_suffixes, prefill.start_ns) for key in asked]
-    done = [found for found in writes if found]
+    asked = _asked(journey, pages)
+    if not attempt.key_suffixes:
+        return Rung(UNKNOWN, len(asked))
+    done = [found for found in (_writes(journey, pages, key) for key in asked) if found]
     evidence = list(dict.fromkeys(write.span_id for found in done for write in found))
     rung = rated(len(asked), len(done), evidence or _refusals(journey))
     if rung.state == NO and not evidence and _under_way(journey, asked):
         rung.state = UNKNOWN
     return rung
+
+
+def unwritten(journey: Journey, pages: Pages) -> list[str]:
+    """Page keys that this request computed and that nobody is known to have left in the store."""
+    if journey.attempt.first_prefill is None or journey.prefix is None:
+        return []
+    return [key for key in _asked(journey, pages) if not _writes(journey, pages, key)]
+
+
+def _asked(journey: Journey, pages: Pages) -> list[str]:
+    """Full pages that were computed and are not known to be in the store before, by a write or by this request's own lookup."""
+    attempt, prefill = journey.attempt, journey.attempt.first_prefill
+    begun = prefill.start_ns if prefill is not None else attempt.start_ns
+    computed = attempt.page_keys[(journey.prefix or 0) // journey.page :]
+    return [key for key in computed if key not in attempt.present and not pages.known(attempt.key_prefix, key, attempt.key_suffixes, begun)]
+
+
+def _writes(journey: Journey, pages: Pages, key: str) -> list[Write]:
+    attempt, prefill = journey.attempt, journey.attempt.first_prefill
+    return pages.after(attempt.key_prefix, key, attempt.key_suffixes, prefill.start_ns if prefill is not None else attempt.start_ns)
 
 
 def _refusals(journey: Journey) -> list[str]:
@@ -42,10 +60,12 @@ def _refusals(journey: Journey) -> list[str]:
 
 def _under_way(journey: Journey, asked: Sequence[str]) -> bool:
     """Whether the pages were queued for the store and the recording ends before the thread came to them."""
-    queued, ended = journey.attempt.last(v.WRITE_ENQUEUE), journey.attempt.last(v.WRITE_STORE)
-    backed = journey.attempt.last(v.WRITE_BACKUP)
-    if journey.attempt.engine.writes_nothing or not asked:
+    attempt, engine = journey.attempt, journey.attempt.engine
+    queued, ended = attempt.last(v.WRITE_ENQUEUE), attempt.last(v.WRITE_STORE)
+    backed = attempt.last(v.WRITE_BACKUP)
+    if engine.writes_nothing or not asked or ended is not None:
         return False
-    begun = queued is not None or (backed is not None and (backed.attributes.get(v.WRITTEN_TOKENS) or 0) != 0)
-    died = bool(journey.attempt.engine.all(v.WRITE_THREAD)) and journey.attempt.engine.all(v.WRITE_THREAD)[-1].error
-    return begun and ended is None and not died
+    if queued is None:
+        return backed is not None and (backed.attributes.get(v.WRITTEN_TOKENS) or 0) != 0
+    stopped = any(span.end_ns >= queued.start_ns for span in engine.all(v.WRITE_THREAD))
+    return not stopped and engine.dead(v.WRITE_THREAD, "backup", queued.start_ns) is None

@@ -10,6 +10,12 @@ from hicachectl.model.world import World
 from hicachectl.mooncake.errors import store
 from tracers import vocabulary as v
 
+CAUSES = {
+    -1: "nothing that speaks the master's protocol answers at this address",
+    -900: "the master answers and does not understand: it is of another release than this client (which one it is cannot be asked)",
+}
+"""What a code of setup means where nothing else is known (seen with Mooncake 0.3.11.post1 and 0.3.13.post1 against each other)."""
+
 
 def judge(world: World) -> Iterator[Finding]:
     """One finding for each scheduler whose backend failed: the first step that did."""
@@ -32,10 +38,18 @@ def _first_fault(engine: Engine) -> Finding:
             "master": master,
             "seconds": round(setup.duration_ns / 1e9, 1) if setup is not None else None,
             "client": engine.mooncake,
+            "cause": CAUSES.get(code),
         }
         return of_engine(engine, "A03", args=args, evidence=(setup, create), causal=True)
     if failed(warmup):
-        args = {"step": "the warm-up put", "seconds": round(warmup.duration_ns / 1e9) if warmup is not None else None}
+        put = next((span for span in reversed(engine.all(v.STORE_PUT)) if warmup is not None and span.parent_id == warmup.span_id), None)
+        code = number(put, v.FIRST_BAD_CODE)
+        args = {
+            "step": "the warm-up put",
+            "seconds": round(warmup.duration_ns / 1e9) if warmup is not None else None,
+            "code": code,
+            "cause": CAUSES.get(code) if code is not None else None,
+        }
         return of_engine(engine, "A07", args=args, evidence=(warmup, create), causal=True)
     refused = next((span for span in engine.all(v.BUFFER_REGISTER) if number(span, v.CODE) != 0), None)
     if refused is not None:

@@ -13,12 +13,12 @@ def judge(case: Case, pages: tuple[int, ...]) -> Finding:
     first = (journey.matched + (journey.hit or 0)) // journey.page
     keys = journey.attempt.page_keys
     missing = keys[first] if first < len(keys) else None
-    writes = [write for page in pages if page < len(keys) for write in world.pages.before(engine.key_prefix, keys[page], journey.attempt.start_ns)]
+    writes = [write for page in pages if page < len(keys) for write in world.pages.before(journey.attempt.key_prefix, keys[page], journey.attempt.start_ns)]
     since = min((write.time_ns for write in writes), default=journey.attempt.start_ns)
     evicted = world.counted(v.SAMPLE_EVICTED, since, lookup.end_ns if lookup is not None else journey.attempt.start_ns)
     behind, partly = _behind(case)
     evidence = (lookup, *(call.span for call in journey.lookup_calls), *dict.fromkeys(write.span_id for write in writes[:8]))
-    objects = len(pages) * max(1, len(engine.key_suffixes))
+    objects = len(pages) * max(1, len(journey.attempt.key_suffixes))
     sampled = evicted is not None
     certain = world.certain(engine)
     if evicted and writes:
@@ -48,8 +48,8 @@ def _key(case: Case, page_key: str | None) -> str | None:
     calls = [call for call in case.journey.lookup_calls if call.first_bad_key]
     if calls:
         return calls[-1].first_bad_key
-    suffixes = case.journey.attempt.engine.key_suffixes
-    return f"{case.journey.attempt.engine.key_prefix}{page_key}{suffixes[0] if suffixes else ''}" if page_key else None
+    suffixes = case.journey.attempt.key_suffixes
+    return f"{case.journey.attempt.key_prefix}{page_key}{suffixes[0] if suffixes else ''}" if page_key else None
 
 
 RULE = LossRule("written, not found", ("E06", "E101", "R13"), (v.PREFETCH_LOOKUP, v.STORE_EXIST, v.STORE_PUT, v.STORE_SAMPLE), judge)

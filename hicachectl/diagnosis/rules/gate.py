@@ -2,6 +2,7 @@
 
 from hicachectl.diagnosis.finding import Finding, of_request
 from hicachectl.diagnosis.rule import Case, LossRule
+from hicachectl.diagnosis.rules.threads import said
 from hicachectl.model.take import count, number, text
 from tracers import vocabulary as v
 
@@ -28,10 +29,13 @@ def judge(case: Case, pages: tuple[int, ...]) -> Finding:
 
 
 def unseen(case: Case, pages: tuple[int, ...]) -> Finding:
-    """No gate was seen: the code can only be guessed, and says so."""
+    """No lookup was seen: its thread is dead (R10), or spans are missing and the code can only be guessed."""
     journey = case.journey
-    threshold = journey.attempt.engine.number(v.THRESHOLD)
     tokens = len(pages) * journey.page
+    death = journey.attempt.engine.dead(v.PREFETCH_THREAD, "prefetch_thread", journey.enqueue.end_ns) if journey.enqueue is not None else None
+    if death is not None:
+        return of_request(journey, "R10", args=said(death) | {"pages": len(pages)}, evidence=(death, journey.enqueue))
+    threshold = journey.attempt.engine.number(v.THRESHOLD, journey.attempt.start_ns)
     code = "R04" if threshold is not None and tokens < threshold else "R09"
     reason = "the gate was not seen: spans are missing"
     return of_request(journey, code, args={"tokens": tokens, "threshold": threshold, "reason": reason}, evidence=(journey.attempt.first_prefill,), certain=False)
@@ -47,5 +51,5 @@ def beyond(case: Case, pages: tuple[int, ...]) -> Finding:
 
 
 RULE = LossRule("not looked up", CODES, READS, judge)
-UNSEEN_RULE = LossRule("gate not seen", ("R04", "R09"), (v.PREFILL,), unseen)
+UNSEEN_RULE = LossRule("lookup not seen", ("R04", "R09", "R10"), (v.PREFILL, v.PREFETCH_THREAD, v.PREFETCH_ENQUEUE, v.RESET), unseen)
 BEYOND_RULE = LossRule("lookup cut", ("R06",), (v.PREFETCH_ENQUEUE, v.PREFETCH_LOOKUP), beyond)

@@ -4,42 +4,42 @@ from collections.abc import Callable
 
 from hicachectl.diagnosis.finding import Finding, of_request
 from hicachectl.diagnosis.rule import Case, LossRule
-from hicachectl.model.engine import Engine
-from hicachectl.model.take import flag
+from hicachectl.model.attempt import Attempt
+from hicachectl.model.take import flag, text
 from tracers import vocabulary as v
 
-Field = Callable[[Engine], object]
+Field = Callable[[Attempt], object]
 
 
-def _tag(engine: Engine) -> object:
-    return engine.text(v.TAG) or ""
+def _tag(of: Attempt) -> object:
+    return text(of.engine.opened(of.start_ns), v.TAG) or ""
 
 
-def _bigram(engine: Engine) -> object:
-    return bool(engine.setting(v.BIGRAM))
+def _bigram(of: Attempt) -> object:
+    return bool(of.engine.setting(v.BIGRAM))
 
 
-def _pp(engine: Engine) -> object:
-    return engine.number(v.PP_SIZE) or 1
+def _pp(of: Attempt) -> object:
+    return of.engine.number(v.PP_SIZE) or 1
 
 
-def _model(engine: Engine) -> object:
-    return engine.text(v.MODEL)
+def _model(of: Attempt) -> object:
+    return of.engine.text(v.MODEL)
 
 
-def _release(engine: Engine) -> object:
-    return ".".join((engine.sglang or "").split(".")[:3])
+def _release(of: Attempt) -> object:
+    return ".".join((of.engine.sglang or "").split(".")[:3])
 
 
 DIFFERENCES: tuple[tuple[str, str, Field], ...] = (
-    ("K01", "page size", lambda engine: engine.page_size),
+    ("K01", "page size", lambda of: of.engine.page_size),
     ("K05", "SGLang release", _release),
     ("K03", "extra_backend_tag", _tag),
     ("K06", "bigram keys", _bigram),
-    ("K02", "tensor parallel size", lambda engine: engine.tp_size),
+    ("K02", "tensor parallel size", lambda of: of.engine.tp_size),
     ("K02", "pipeline stages", _pp),
-    ("K02", "object suffixes", lambda engine: " ".join(engine.key_suffixes)),
-    ("K04", "key prefix", lambda engine: engine.key_prefix),
+    ("K02", "object suffixes", lambda of: " ".join(of.key_suffixes)),
+    ("K04", "key prefix", lambda of: of.key_prefix),
     ("K04", "model", _model),
 )
 """Code, field, value: the first that differs names the cause (release before tag, since a release changes the prefix too)."""
@@ -49,7 +49,7 @@ def judge(case: Case, pages: tuple[int, ...]) -> Finding:
     """Both page keys side by side, and the first field that differs."""
     journey = case.journey
     twin = case.account.mismatched[pages[0]]
-    ours, theirs = journey.attempt.engine, twin.attempt.engine
+    ours, theirs = journey.attempt, twin.attempt
     code, name, mine, other = next(
         ((code, name, value(ours), value(theirs)) for code, name, value in DIFFERENCES if value(ours) != value(theirs)), ("K07", "namespace", None, None)
     )
@@ -66,15 +66,22 @@ def judge(case: Case, pages: tuple[int, ...]) -> Finding:
         "theirs": other,
         "asked_page_key": keys[pages[0]] if pages[0] < len(keys) else None,
         "written_page_key": twin.page_key,
-        "asked_suffixes": " ".join(ours.key_suffixes),
-        "written_suffixes": " ".join(theirs.key_suffixes),
+        "asked_suffixes": " ".join(_suffixes(case, ours)),
+        "written_suffixes": " ".join(_suffixes(case, theirs)),
         "asked_prefix": ours.key_prefix,
         "written_prefix": twin.prefix,
-        "writer": theirs.id,
+        "writer": theirs.engine.id,
         "tokens": len(pages) * journey.page,
     }
     evidence = (journey.lookup, queued, written, *(write.span_id for write in twin.writes[:4]))
     return of_request(journey, code, args=args, evidence=evidence, certain=apart)
+
+
+def _suffixes(case: Case, of: Attempt) -> list[str]:
+    """Suffixes of a page's objects on all ranks of a server."""
+    ranks = [engine for engine in case.world.engines.values() if engine.scheduler and engine.family == of.engine.family]
+    ranks.sort(key=lambda engine: (engine.pp_rank, engine.tp_rank))
+    return list(dict.fromkeys(suffix for engine in ranks for suffix in engine.suffixes_at(of.start_ns)))
 
 
 RULE = LossRule("other keys", ("K01", "K02", "K03", "K04", "K05", "K06", "K07"), (v.REQUEST_QUEUED, v.PREFETCH_LOOKUP, v.STORE_PUT, v.BACKEND_OPEN), judge)

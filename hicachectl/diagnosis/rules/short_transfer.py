@@ -2,9 +2,11 @@
 
 from hicachectl.diagnosis.finding import Finding, of_request
 from hicachectl.diagnosis.rule import Case, LossRule
+from hicachectl.diagnosis.rules.threads import said
 from hicachectl.model.journey import Journey
 from hicachectl.model.take import count, number, real, text
 from hicachectl.mooncake.errors import store
+from hicachectl.store import Span
 from tracers import vocabulary as v
 
 
@@ -12,12 +14,13 @@ def judge(case: Case, pages: tuple[int, ...]) -> Finding:
     """The first of these that the spans show, in the order in which one can cause the next."""
     journey = case.journey
     page = journey.page
-    done, asked = (journey.arrived or 0) // page, journey.agreed // page
+    done, asked = (journey.arrived or 0) // page, journey.handed // page
     args: dict[str, object] = {"done": done, "pages": asked, "pages_lost": len(pages), "tokens": len(pages) * page}
     evidence = (journey.transfer, journey.finish, *(call.span for call in journey.transfer_calls))
     certain = case.world.certain(journey.attempt.engine)
-    if journey.transfer is not None and journey.transfer.error:
-        return of_request(journey, "R16", args=args | {"exception": text(journey.transfer, v.ERROR)}, evidence=evidence)
+    death = _death(journey)
+    if death is not None:
+        return of_request(journey, "R16", args=args | said(death), evidence=(death, journey.lookup, *evidence))
     failed = _failed_get(journey)
     if failed is not None:
         return of_request(journey, "R15", args=args | failed, evidence=evidence, certain=certain)
@@ -35,6 +38,13 @@ def judge(case: Case, pages: tuple[int, ...]) -> Finding:
         seconds = waited if waited is not None else real(journey.finish, v.SECONDS)
         return of_request(journey, "R18", args=args | {"deadline": deadline(journey), "seconds": seconds}, evidence=evidence, certain=certain)
     return of_request(journey, "R17", args=args, evidence=evidence, certain=certain and policy == "best_effort")
+
+
+def _death(journey: Journey) -> Span | None:
+    """The exception that ended this transfer, or that had ended the I/O thread before it could begin."""
+    if journey.transfer is not None:
+        return journey.transfer if journey.transfer.error else None
+    return journey.attempt.engine.dead(v.PREFETCH_THREAD, "aux", journey.lookup.end_ns) if journey.lookup is not None else None
 
 
 def _failed_get(journey: Journey) -> dict[str, object] | None:
@@ -75,6 +85,6 @@ def deadline(journey: Journey) -> float | None:
 RULE = LossRule(
     "transfer short",
     ("R15", "R16", "R17", "R18", "R20", "R25"),
-    (v.PREFETCH_TRANSFER, v.PREFETCH_FINISH, v.STORE_GET, v.PREFETCH_ABORT, v.PREFETCH_ENQUEUE, v.TREE_OPEN),
+    (v.PREFETCH_TRANSFER, v.PREFETCH_FINISH, v.STORE_GET, v.PREFETCH_ABORT, v.PREFETCH_ENQUEUE, v.TREE_OPEN, v.PREFETCH_THREAD, v.RESET),
     judge,
 )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from hicachectl.diagnosis.finding import Finding, of_engine
 from hicachectl.diagnosis.rule import Rule
 from hicachectl.model.engine import Engine
-from hicachectl.model.take import count, number, text
+from hicachectl.model.take import count, keys, text
 from hicachectl.model.world import World
 from hicachectl.store import Span
 from tracers import vocabulary as v
@@ -16,29 +16,45 @@ def judge(world: World) -> Iterator[Finding]:
     for engine in world.engines.values():
         for span in engine.all(v.WRITE_THREAD):
             if span.error:
-                queued = max([count(span, v.QUEUE), *(number(each, v.QUEUE) or 0 for each in _queued_after(world, engine, span.end_ns))], default=0)
-                args: dict[str, object] = {"exception": text(span, v.ERROR), "queued": queued, "message": text(span, v.ERROR_TEXT)}
-                yield of_engine(engine, "W17", args=args, evidence=(span,), causal=True)
+                yield _backup(world, engine, span)
         if not any(span.error for span in engine.all(v.WRITE_THREAD)):
             # From 0.5.23 on the thread catches it and lives: the operation alone is lost.
-            for span in _failed_writes(world, engine):
-                args = {"exception": text(span, v.ERROR), "queued": count(span, v.QUEUE), "message": None}
-                yield of_engine(engine, "W17", args=args, evidence=(span,), causal=True)
+            for span in _of(world, engine, v.WRITE_STORE):
+                if span.error:
+                    yield _operation(engine, span)
         for span in engine.all(v.PREFETCH_THREAD):
             if span.error:
                 code = "R16" if "aux" in span.thread_name else "R10"
-                args = {"exception": text(span, v.ERROR), "message": text(span, v.ERROR_TEXT)}
-                yield of_engine(engine, code, args=args, evidence=(span,), causal=True)
+                yield of_engine(engine, code, args=said(span), evidence=(span,), causal=True)
 
 
-def _failed_writes(world: World, engine: Engine) -> Iterator[Span]:
-    return (span for span in world.recording.spans if span.name == v.WRITE_STORE and span.engine == engine.id and span.error)
+def said(span: Span) -> dict[str, object]:
+    """The exception with which a thread ended."""
+    return {"exception": text(span, v.ERROR), "message": text(span, v.ERROR_TEXT)}
 
 
-def _queued_after(world: World, engine: Engine, time_ns: int) -> Iterator[Span]:
-    for journey in world.journeys:
-        if journey.attempt.engine is engine:
-            yield from (span for span in journey.attempt.all(v.WRITE_ENQUEUE) if span.start_ns >= time_ns)
+def _operation(engine: Engine, failed: Span) -> Finding:
+    """One write that an exception ended, in a thread that goes on."""
+    told = of_engine(engine, "W17", args={**said(failed), "queued": count(failed, v.QUEUE)}, evidence=(failed,), causal=True)
+    told.rids = [rid for rid in (text(failed, v.RID),) if rid]
+    told.unwritten, told.time_ns = frozenset(keys(failed)), failed.end_ns
+    return told
 
 
-RULE = Rule("dead threads", ("W17", "R16", "R10"), (v.WRITE_THREAD, v.PREFETCH_THREAD, v.WRITE_ENQUEUE, v.WRITE_STORE), of_world=judge)
+def _backup(world: World, engine: Engine, death: Span) -> Finding:
+    """The operation that it died of, and those that were queued for it and never taken."""
+    died = [span for span in _of(world, engine, v.WRITE_STORE) if span.error and span.end_ns <= death.end_ns]
+    waiting = [span for span in _of(world, engine, v.WRITE_ENQUEUE) if engine.dead(v.WRITE_THREAD, "backup", span.start_ns) is death]
+    queued = max([count(death, v.QUEUE), *(count(span, v.QUEUE) for span in waiting)])
+    told = of_engine(engine, "W17", args={**said(death), "queued": queued}, evidence=(death, *died[-1:], *waiting[:8]), causal=True)
+    told.rids = list(dict.fromkeys(rid for rid in (text(span, v.RID) for span in (*died[-1:], *waiting)) if rid))
+    told.unwritten = frozenset(key for span in (*died[-1:], *waiting) for key in keys(span))
+    told.time_ns = death.end_ns
+    return told
+
+
+def _of(world: World, engine: Engine, name: str) -> Iterator[Span]:
+    return (span for span in world.recording.spans if span.name == name and span.engine == engine.id)
+
+
+RULE = Rule("dead threads", ("W17", "R16", "R10"), (v.WRITE_THREAD, v.PREFETCH_THREAD, v.WRITE_ENQUEUE, v.WRITE_STORE, v.RESET), of_world=judge)

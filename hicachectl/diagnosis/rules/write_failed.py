@@ -35,7 +35,8 @@ def judge(case: Case) -> Iterator[Finding]:
             "key": call.first_bad_key,
             "codes": {str(key): value for key, value in call.codes.items()},
         }
-        yield of_request(journey, "W13", args=args, evidence=(put, span))
+        missing = frozenset(page.page_key for page in call.pages if page.bad)
+        yield of_request(journey, "W13", args=args, evidence=(put, span), unwritten=missing, time_ns=put.start_ns)
         return
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from hicachectl.diagnosis.finding import Finding, of_request
 from hicachectl.diagnosis.rule import Case, Rule
 from hicachectl.model.attempt import reason
-from hicachectl.model.take import count, number
+from hicachectl.model.take import count, keys, number
 from tracers import vocabulary as v
 
 
@@ -21,7 +21,7 @@ def judge(case: Case) -> Iterator[Finding]:
         seen.add(code)
         tokens = count(span, v.TOKENS)
         args: dict[str, object] = {"tokens": tokens, "free": number(span, v.HOST_FREE), "needed": tokens, "freed": number(span, v.HOST_FREE), "parent_tokens": "earlier"}
-        yield of_request(journey, code, args=args, evidence=(span,))
+        yield of_request(journey, code, args=args, evidence=(span,), unwritten=frozenset(keys(span)), time_ns=span.start_ns)
     for span in journey.attempt.all(v.WRITE_ENQUEUE):
         code = reason(span)
         if code in ("W09", "W10") and code not in seen:

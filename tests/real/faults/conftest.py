@@ -1,0 +1,47 @@
+"""What the fault bench's tests share."""
+
+import importlib.util
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import bench
+import pytest
+import shared
+from prompts import PROMPTS
+
+
+def needed() -> None:
+    """Skip where this Python has no engine."""
+    for package in ("sglang", "mooncake"):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package} is not installed beside this Python")
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> bench.Bench:
+    """A bench of this module's own."""
+    needed()
+    return bench.Bench(Path(tmp_path_factory.mktemp("faults")))
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[shared.Runs]:
+    """Engines on one store, one after the other: the first writes, the others ask for it with other settings."""
+    needed()
+    lab = bench.Bench(Path(tmp_path_factory.mktemp("shared")))
+    with bench.store(lease_ttl_ms=5000) as store:
+        played = shared.Runs(store)
+        with lab.engine(store, "first", max_running_requests=4, hicache_storage_backend_extra_config=json.dumps(shared.TIMEOUT)) as engine:
+            played.engines["first"] = engine
+            shared.first(played, engine)
+        with lab.engine(store, "wide", page_size=32) as engine:
+            played.engines["wide"] = engine
+            engine.ask("f17-wide", PROMPTS["f17"])
+        with lab.engine(store, "float", dtype="float32") as engine:
+            played.engines["float"] = engine
+            shared.other_type(played, engine)
+        with lab.engine(store, "second", hicache_storage_backend_extra_config=json.dumps({"enable_group_semantics": True, **shared.TIMEOUT})) as engine:
+            played.engines["second"] = engine
+            shared.second(played, engine)
+        yield played

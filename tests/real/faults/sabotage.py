@@ -1,0 +1,46 @@
+"""A plugin of the tests for the engine's own processes: makes calls of the Mooncake backend slow, or makes them raise, while a file says so.
+
+The file named by HICACHECTL_TESTS_SABOTAGE holds a JSON object: `{"get": {"sleep": 0.5}, "put": {"raise": "broken"}}`.
+"""
+
+import functools
+import importlib
+import json
+import os
+import time
+from pathlib import Path
+
+SWITCH = "HICACHECTL_TESTS_SABOTAGE"
+STORE = "sglang.srt.mem_cache.storage.mooncake_store.mooncake_store"
+METHODS = {"get": "batch_get_v1", "put": "batch_set_v1", "exists": "batch_exists"}
+
+
+def register():
+    """Called by SGLang in every process of the engine."""
+    path = os.environ.get(SWITCH)
+    if path:
+        store = importlib.import_module(STORE).MooncakeStore
+        for name, method in METHODS.items():
+            setattr(store, method, wrapped(getattr(store, method), name, path))
+
+
+def wrapped(original, name, path):
+    """ORIGINAL, after what the file asks for under NAME."""
+
+    @functools.wraps(original)
+    def call(*args, **kwargs):
+        asked = read(path).get(name) or {}
+        time.sleep(asked.get("sleep", 0))
+        if "raise" in asked:
+            raise RuntimeError(asked["raise"])
+        return original(*args, **kwargs)
+
+    return call
+
+
+def read(path):
+    """What is asked for now; nothing where the file is not there."""
+    try:
+        return json.loads(Path(path).read_text())
+    except OSError:
+        return {}

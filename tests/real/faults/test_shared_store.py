@@ -1,0 +1,138 @@
+"""Two engines on one store: what one wrote and the other asks for, under the same keys and under others."""
+
+import bench
+import pytest
+from bench import Judged, explain
+from prompts import PROMPTS
+from shared import Runs
+from test_one_engine import lost
+
+pytestmark = pytest.mark.real
+
+
+def judged(runs: Runs, other: str, rid: str) -> tuple[Judged, dict, dict]:
+    """The verdict on a request of another engine beside the first: all of it, the request's row, its first finding."""
+    found = explain(*runs.of("first", other), request=rid)
+    return found, found.request(rid, runs.engines[other]), found.findings(rid)[0] if found.findings(rid) else {}
+
+
+def test_f02_another_engine_reuses(runs: Runs) -> None:
+    """An empty engine gets everything from the store, and the writer is named."""
+    found, row, _ = judged(runs, "second", "f02-other")
+    assert [each for each in found.document["findings"] if each["level"] != "info"] == []
+    assert found.findings("f02-other") == []
+    assert row["ladder"]["prefix_reused"] == "yes"
+    assert row["tokens"]["reused"] == {"device": 0, "host": 0, "storage": 592}
+    first = found.document["engines"][0]["engine"]
+    assert row["writers"] == [{"engine": first, "rid": "f02-writes", "tokens": 592}]
+    assert row["engine"] != first
+
+
+def test_f16_computes_and_writes_what_is_there(runs: Runs) -> None:
+    """A short prompt is not looked up: R04 for the lookup, W12 for the write that moved nothing."""
+    found, row, first = judged(runs, "second", "f16-short")
+    assert (first["code"], first["args"]["tokens"]) == ("HC-R04", 192)
+    assert [each["code"] for each in found.findings("f16-short")] == ["HC-R04", "HC-W12"]
+    written = found.findings("f16-short")[1]
+    assert (written["level"], written["args"]["objects"], written["args"]["bytes"]) == ("info", 24, 0)
+    assert row["ladder"]["found"] == "not_asked"
+    assert lost(row) == {"HC-R04": 192}
+
+
+def test_f17_another_page_size(runs: Runs) -> None:
+    """The same prompt under other page keys: K01, both keys side by side."""
+    _, row, first = judged(runs, "wide", "f17-wide")
+    assert (first["code"], first["certain"]) == ("HC-K01", True)
+    assert (first["args"]["ours"], first["args"]["theirs"]) == (32, 16)
+    narrow, wide = bench.objects(PROMPTS["f17"]), bench.objects(PROMPTS["f17"], page=32)
+    assert first["args"]["asked_page_key"] == wide[0][0][:64]
+    assert first["args"]["written_page_key"] in (narrow[0][0][:64], narrow[1][0][:64])
+    assert first["args"]["writer"] != row["engine"]
+    assert lost(row) == {"HC-K01": 576}
+
+
+def test_f18_another_tag(runs: Runs) -> None:
+    """The same page keys behind a tag: K03 names the tag, although the engine had none before it attached anew."""
+    _, row, first = judged(runs, "float", "f18-tagged")
+    assert (first["code"], first["certain"]) == ("HC-K03", True)
+    assert (first["args"]["ours"], first["args"]["theirs"]) == ("team-b", "")
+    assert (first["args"]["asked_prefix"], first["args"]["written_prefix"]) == ("team-b_", "")
+    assert lost(row) == {"HC-K03": 384}
+    assert row["ladder"]["found"] == "no"
+
+
+def test_f24_group_semantics(runs: Runs) -> None:
+    """Asked of a Mooncake that does not know them: said, as an info."""
+    found = explain(*runs.of("second"))
+    first = found.code("HC-A09")
+    assert first["level"] == "info"
+    assert first["args"]["mooncake"] == found.document["engines"][0]["mooncake"]
+
+
+def test_f25_attach_with_other_settings(runs: Runs) -> None:
+    """The engine answers with success, and the new settings are not in force."""
+    found = explain(*runs.of("second"))
+    first = found.code("HC-A12")
+    assert (first["level"], first["args"]["backend"]) == ("warning", "mooncake")
+    assert "policies updated" in first["args"]["answer"]
+
+
+def test_f26_clear_leaves_leased_objects(runs: Runs) -> None:
+    """The engine answers with success: what was there before, and what still is."""
+    found = explain(*runs.of("second"))
+    first = found.code("HC-E08")
+    assert first["level"] == "warning"
+    assert (first["args"]["before"], first["args"]["left"]) == (runs.facts["before"], runs.facts["after"])
+    assert 0 < first["args"]["left"] < first["args"]["before"]
+
+
+def test_f31_the_store_forgot(runs: Runs) -> None:
+    """A master that was restarted knows nothing: written by this run, found 0, no eviction counted."""
+    _found, row, first = judged(runs, "second", "f31-again")
+    assert (first["code"], first["certain"]) == ("HC-E101", True)
+    assert (first["args"]["objects"], first["args"]["evictions"]) == (74, 0)
+    assert row["ladder"]["found"] == "no"
+    assert lost(row) == {"HC-E101": 592}
+
+
+def test_f32_a_smaller_object_is_read_as_a_success(runs: Runs) -> None:
+    """Half of each page comes, the engine reuses it: K11 with both sizes, and the type that differs."""
+    _, row, first = judged(runs, "float", "f32-smaller")
+    assert (first["code"], first["level"], first["certain"]) == ("HC-K11", "error", True)
+    assert (first["args"]["object_bytes"], first["args"]["page_bytes"]) == (8192, 16384)
+    assert first["args"]["refused"] is False
+    assert "dtype" in first["args"]["field"]
+    assert row["ladder"]["transfer_done"] == "no"
+
+
+def test_f32_a_larger_object_is_refused(runs: Runs) -> None:
+    """Nothing comes: K11 with both sizes, the failed read folded under it."""
+    found = explain(*runs.of("float", "second"), request="f32-larger")
+    first = found.first("f32-larger")
+    assert (first["code"], first["certain"], first["folded"]) == ("HC-K11", True, ["HC-R15"])
+    assert (first["args"]["object_bytes"], first["args"]["page_bytes"], first["args"]["refused"]) == (16384, 8192, True)
+    assert found.request("f32-larger", runs.engines["second"])["ladder"]["transfer_done"] == "no"
+
+
+def test_f28_the_backup_thread_died(runs: Runs) -> None:
+    """The exception, and how many operations wait behind it for ever."""
+    found = explain(*runs.of("second"), request="f28-")
+    first = found.document["findings"][0]
+    assert (first["code"], first["level"], first["certain"]) == ("HC-W17", "error", True)
+    assert "no more pages" in first["args"]["message"]
+    assert first["args"]["queued"] >= 1
+    assert {"f28-first", "f28-next"} <= set(first["rids"])
+    assert found.request("f28-next")["ladder"]["written"] == "no"
+
+
+def test_f29_the_prefetch_thread_died(runs: Runs) -> None:
+    """The request that met the exception, and the one that came after it."""
+    found = explain(runs.snapshots["f29"], request="f29-")
+    first = found.document["findings"][0]
+    assert (first["code"], first["level"], first["certain"]) == ("HC-R16", "error", True)
+    assert "on fire" in first["args"]["message"]
+    for rid in ("f29-again", "f29-later"):
+        row = found.request(rid, runs.engines["second"])
+        assert found.first(rid)["code"] == "HC-R16"
+        assert lost(row) == {"HC-R16": 384}
+        assert (row["ladder"]["found"], row["ladder"]["transfer_done"]) == ("yes", "no")
