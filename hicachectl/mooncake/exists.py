@@ -4,7 +4,7 @@ What each way does to the objects: `ExistKey`, `GetAllKeys` in Mooncake's `moonc
 `/batch_query_keys` in `master_admin_service.cpp` and its predecessors, at 0.3.11.post1 and 0.3.12.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -14,8 +14,8 @@ from hicachectl.mooncake.probe.reach import reach
 
 LISTING_MOST = 500_000
 """Keys of a store up to which the master is asked for all of them: about 50 MB."""
-QUERY_BATCH = 100
-"""Keys of one `/batch_query_keys`: its argument stays below 16 KiB with the longest keys of SGLang's."""
+QUERY_BYTES = 48 << 10
+"""Of the URL of one `/batch_query_keys`, even where every byte of a key is written as three: httpx takes 64 KiB."""
 
 
 class Way(str, Enum):
@@ -137,12 +137,23 @@ def _admin(place: Place) -> str:
 
 
 def _by_query(keys: Sequence[str], place: Place) -> list[int]:
-    codes = []
-    for start in range(0, len(keys), QUERY_BATCH):
-        batch = keys[start : start + QUERY_BATCH]
+    codes: list[int] = []
+    for batch in _batches(keys):
         copies = master.batch_query_keys(_admin(place), batch, place.timeout)
         codes += [int(copies[key] is not None) for key in batch]
     return codes
+
+
+def _batches(keys: Sequence[str]) -> Iterator[Sequence[str]]:
+    """KEYS in pieces whose URL has at most QUERY_BYTES, or one key."""
+    start = size = 0
+    for index, key in enumerate(keys):
+        if index > start and size + len(key.encode()) > QUERY_BYTES // 3:
+            yield keys[start:index]
+            start, size = index, 0
+        size += len(key.encode()) + 1
+    if start < len(keys):
+        yield keys[start:]
 
 
 def _by_listing(keys: Sequence[str], place: Place) -> list[int]:
