@@ -139,6 +139,7 @@ class Keeper:
         elif "stopped" in message:
             self._stopped.add(message["stopped"])
         else:
+            self._statuses.pop(message.get("started", 0), None)  # of an earlier process that had this number
             self._replies.append(message)
 
 

@@ -34,6 +34,8 @@ GIVE_UP_S = 10.0
 TICK_S = 0.02
 
 libc = ctypes.CDLL(None, use_errno=True)
+started: set[int] = set()
+"""What the owner asked for and what still runs; orphans that were taken in are nobody's question."""
 services: set[int] = set()
 
 
@@ -127,6 +129,7 @@ def _start(order: dict[str, Any]) -> dict[str, Any]:
         if log:
             log.close()
     child.returncode = 0  # the exit status is collected by _reap; Popen must not wait for the pid as well
+    started.add(child.pid)
     if order["service"]:
         services.add(child.pid)
     return {"started": child.pid}
@@ -148,9 +151,12 @@ def _reap(channel: socket.socket | None) -> None:
             return
         if pid == 0:
             return
+        if pid not in started:
+            continue
         if os.WIFSTOPPED(status):
             _say(channel, {"stopped": pid})
         else:
+            started.discard(pid)
             services.discard(pid)
             _say(channel, {"exited": pid, "status": os.waitstatus_to_exitcode(status)})
 
