@@ -145,13 +145,13 @@ POINTS: tuple[Point, ...] = (
     Point(
         id="backend.attach_asked",
         layer="backend",
-        doc="a running engine was asked to attach: its own answer, and the policies in force afterwards",
+        doc="a running engine was asked to attach: names of the settings given, its own answer, the policies in force afterwards",
         targets=(
             Target(f"{RADIX}.attach_storage_backend", ("self", "storage_backend", "storage_backend_extra_config_json"), until=SPLIT),
             Target(f"{UNIFIED}.attach_storage_backend", ("self", "storage_backend", "storage_backend_extra_config_json")),
         ),
         span=v.BACKEND_ATTACH_ASKED,
-        attributes=(v.OUTCOME, v.BACKEND, v.MESSAGE, v.REASON, v.STOP_POLICY, v.WRITE_POLICY, v.WRITE_THRESHOLD, v.THRESHOLD, v.ERROR_TEXT),
+        attributes=(v.OUTCOME, v.BACKEND, v.NAMES, v.MESSAGE, v.REASON, v.STOP_POLICY, v.WRITE_POLICY, v.WRITE_THRESHOLD, v.THRESHOLD, v.ERROR_TEXT),
         before=read.before_attach_asked,
         after=read.attach_asked,
         carries=True,

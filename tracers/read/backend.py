@@ -1,5 +1,6 @@
 """Readers of the backend's layer: choice, configuration, key scheme, attach and detach."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,7 @@ def attach_asked(args: Args, kwargs: Kwargs, state: Any, result: Any, error: Bas
     return (
         outcome(error, declined=not ok),
         name,
+        _names(extra),
         str(message)[:200] if message else None,
         reason,
         text(getattr(tree, "prefetch_stop_policy", None)),
@@ -185,6 +187,15 @@ def attach_asked(args: Args, kwargs: Kwargs, state: Any, result: Any, error: Bas
         number(tree, "prefetch_threshold"),
         None,
     )
+
+
+def _names(extra: Any) -> list[str] | None:
+    """Names of the settings in a JSON text; a text that names a file, or is none, tells none."""
+    try:
+        given = json.loads(extra) if isinstance(extra, str) else None
+    except ValueError:
+        return None
+    return sorted(str(name) for name in given)[:16] if isinstance(given, dict) else None
 
 
 def controller_opened(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:

@@ -12,7 +12,7 @@ Field = Callable[[Attempt], object]
 
 
 def _tag(of: Attempt) -> object:
-    return text(of.engine.opened(of.start_ns), v.TAG) or ""
+    return text(of.engine.opened(of.start_ns), v.TAG) or "none"
 
 
 def _bigram(of: Attempt) -> object:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from hicachectl.diagnosis.finding import Finding, of_engine
 from hicachectl.diagnosis.rule import Rule
 from hicachectl.model.attempt import reason
-from hicachectl.model.take import text
+from hicachectl.model.take import strings, text
 from hicachectl.model.world import World
 from tracers import vocabulary as v
 
@@ -16,7 +16,7 @@ def judge(world: World) -> Iterator[Finding]:
         for span in engine.all(v.BACKEND_ATTACH_ASKED):
             code = reason(span)
             if code == "A12":
-                args: dict[str, object] = {"backend": text(span, v.BACKEND), "ignored": "the new storage backend settings", "answer": text(span, v.MESSAGE)}
+                args: dict[str, object] = {"backend": text(span, v.BACKEND), "ignored": ", ".join(strings(span, v.NAMES)) or "the new extra config", "answer": text(span, v.MESSAGE)}
                 yield of_engine(engine, "A12", args=args, evidence=(span,))
             elif code == "A11":
                 args = {"backend": text(span, v.BACKEND), "reason": text(span, v.MESSAGE) or text(span, v.ERROR_TEXT) or "no reason given"}

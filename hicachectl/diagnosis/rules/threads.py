@@ -24,13 +24,21 @@ def judge(world: World) -> Iterator[Finding]:
                     yield _operation(engine, span)
         for span in engine.all(v.PREFETCH_THREAD):
             if span.error:
-                code = "R16" if "aux" in span.thread_name else "R10"
-                yield of_engine(engine, code, args=said(span), evidence=(span,), causal=True)
+                yield _prefetch(world, engine, span)
 
 
 def said(span: Span) -> dict[str, object]:
     """The exception with which a thread ended."""
     return {"exception": text(span, v.ERROR), "message": text(span, v.ERROR_TEXT)}
+
+
+def _prefetch(world: World, engine: Engine, death: Span) -> Finding:
+    """The request whose lookup or transfer the thread died of."""
+    code, name = ("R16", v.PREFETCH_TRANSFER) if "aux" in death.thread_name else ("R10", v.PREFETCH_LOOKUP)
+    died = [span for span in _of(world, engine, name) if span.error and span.thread_id == death.thread_id][-1:]
+    told = of_engine(engine, code, args=said(death), evidence=(death, *died), causal=True)
+    told.rids = [rid for rid in (text(span, v.RID) for span in died) if rid]
+    return told
 
 
 def _operation(engine: Engine, failed: Span) -> Finding:
@@ -57,4 +65,4 @@ def _of(world: World, engine: Engine, name: str) -> Iterator[Span]:
     return (span for span in world.recording.spans if span.name == name and span.engine == engine.id)
 
 
-RULE = Rule("dead threads", ("W17", "R16", "R10"), (v.WRITE_THREAD, v.PREFETCH_THREAD, v.WRITE_ENQUEUE, v.WRITE_STORE, v.RESET), of_world=judge)
+RULE = Rule("dead threads", ("W17", "R16", "R10"), (v.WRITE_THREAD, v.PREFETCH_THREAD, v.PREFETCH_TRANSFER, v.PREFETCH_LOOKUP, v.WRITE_ENQUEUE, v.WRITE_STORE, v.RESET), of_world=judge)

@@ -55,7 +55,7 @@ def test_f18_another_tag(runs: Runs) -> None:
     """The same page keys behind a tag: K03 names the tag, although the engine had none before it attached anew."""
     _, row, first = judged(runs, "float", "f18-tagged")
     assert (first["code"], first["certain"]) == ("HC-K03", True)
-    assert (first["args"]["ours"], first["args"]["theirs"]) == ("team-b", "")
+    assert (first["args"]["ours"], first["args"]["theirs"]) == ("team-b", "none")
     assert (first["args"]["asked_prefix"], first["args"]["written_prefix"]) == ("team-b_", "")
     assert lost(row) == {"HC-K03": 384}
     assert row["ladder"]["found"] == "no"
@@ -74,6 +74,7 @@ def test_f25_attach_with_other_settings(runs: Runs) -> None:
     found = explain(*runs.of("second"))
     first = found.code("HC-A12")
     assert (first["level"], first["args"]["backend"]) == ("warning", "mooncake")
+    assert first["args"]["ignored"] == "prefetch_threshold"
     assert "policies updated" in first["args"]["answer"]
 
 
