@@ -17,7 +17,7 @@ from hicachectl.options import Output, OutputOption
 from hicachectl.views import presence as view
 from hicachectl.views import terminal
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command()
