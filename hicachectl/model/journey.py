@@ -295,8 +295,10 @@ def found_rung(journey: Journey) -> Rung:
 def transfer_rung(journey: Journey) -> Rung:
     """Pages whose objects all came with as many bytes as the page has, of those found and handed on."""
     if not journey.accepted:
+        # A request that was prefilled, and of which no transfer was seen, had none, whatever its lookup said.
+        decided = found_rung(journey).state != UNKNOWN or journey.attempt.first_prefill is not None
         entered = journey.lookup is not None or journey.gate is not None
-        return Rung(NOT_ASKED if entered and found_rung(journey).state != UNKNOWN else UNKNOWN, 0, 0, _ids(journey.lookup))
+        return Rung(NOT_ASKED if entered and decided else UNKNOWN, 0, 0, _ids(journey.lookup))
     asked = journey.handed // journey.page
     calls = journey.transfer_calls
     evidence = _ids(journey.transfer, journey.finish, *(call.span for call in calls))

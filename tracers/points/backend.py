@@ -105,7 +105,7 @@ POINTS: tuple[Point, ...] = (
         ),
         after=read.opened,
         carries=True,
-        rungs=BUILT,
+        rungs=(*BUILT, "written"),
     ),
     Point(
         id="backend.warmup",

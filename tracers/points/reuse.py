@@ -21,6 +21,7 @@ POINTS: tuple[Point, ...] = (
         after=read.admission,
         rid=read.request,
         carries=True,
+        rungs=("loaded_back",),
     ),
     Point(
         id="reuse.prefill",
@@ -34,7 +35,7 @@ POINTS: tuple[Point, ...] = (
         ),
         after=read.prefill,
         many=True,
-        rungs=REUSED,
+        rungs=("written", *REUSED),
     ),
     Point(
         id="reuse.forward",
