@@ -2,7 +2,9 @@
 
 import contextlib
 import json
-from dataclasses import dataclass, field
+import os
+import time
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,16 @@ class Landing:
 
 
 @dataclass(slots=True)
+class Export:
+    """What became of the spans that a collector was to get as well."""
+
+    sent: int = 0
+    dropped: int = 0
+    """Spans that did not fit into the queue, that the collector refused, or that were left at the end."""
+    waiting: int = 0
+
+
+@dataclass(slots=True)
 class Ledger:
     """The landings of every target, and what the recorder counted."""
 
@@ -41,12 +53,17 @@ class Ledger:
     """Spans that the files hold."""
     lost: int = 0
     """Spans that were rotated out, that a full disk refused, or that could not be encoded."""
+    ended_ms: int | None = None
+    """When this process ended its schedulers."""
+    export: Export | None = None
+    """What became of the spans that a collector was to get; None where there is none."""
 
     def renew(self) -> None:
         """Start afresh, as in a forked child, which has the wrappers and did nothing yet."""
         self.scheduler = self.closed = False
         self.tree = None
         self.written = self.lost = 0
+        self.ended_ms = None
 
     def land(self, point: str, target: str, state: str, detail: str = "") -> None:
         """Say how a target landed."""
@@ -90,11 +107,17 @@ class Ledger:
             (v.POINTS_CHANGED, self.ids(CHANGED) or None),
             (v.POINTS_WAITING, self.ids(WAITING) or None),
             (v.POINTS_RETIRED, self.ids(RETIRED) or None),
-            (v.POINTS_FAULTY, sorted(self.recorder.guard.faults) or None),
+            (v.POINTS_FAULTY, sorted({point for point, _ in self.landings} & self.recorder.guard.faults.keys()) or None),
             (v.POINTS_FAULTS, self.recorder.guard.total),
             (v.DROPPED, self.dropped),
             (v.WRITTEN, self.written),
             (v.CLOSED, self.closed),
+            (v.SCHEDULER, self.scheduler),
+            (v.PARENT_PID, os.getppid()),
+            (v.SEEN, time.time_ns() // 1_000_000),
+            (v.ENDED, self.ended_ms),
+            (v.DETAIL_DROPPED, self.recorder.queue.detail_dropped),
+            (v.EXPORT_DROPPED, self.export.dropped if self.export else None),
         ]
 
     def document(self, identity: dict[str, Any]) -> dict[str, Any]:
@@ -119,6 +142,7 @@ class Ledger:
             "dropped": self.dropped,
             "written": self.written,
             "detail_dropped": recorder.queue.detail_dropped,
+            "export": asdict(self.export) if self.export else None,
             "closed": self.closed,
             "faults": list(recorder.guard.texts),
         }

@@ -41,7 +41,12 @@ def _begin(asked: settings.Settings) -> None:
 
     recorder = Recorder(Queue(asked.queue, asked.detail), Guard())
     ledger = Ledger(recorder)
-    spool = Spool(asked, recorder, ledger)
+    exporter = None
+    if asked.collector is not None:
+        from tracers.otlp import Exporter  # noqa: PLC0415
+
+        exporter = Exporter(asked.collector)
+    spool = Spool(asked, recorder, ledger, exporter)
     spool.learn(shapes(ALL))
     installer = Installer(ALL, recorder, ledger, spool.versions)
     read.process.bind(spool)

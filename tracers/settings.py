@@ -16,6 +16,36 @@ MOONCAKE_VARIABLES = {
 """Variable -> field of SGLang's MooncakeStoreConfig (SGLang `mem_cache/storage/mooncake_store/mooncake_store.py`)."""
 
 
+GRPC, PROTOBUF, JSON = "grpc", "http/protobuf", "http/json"
+PROTOCOLS = (GRPC, PROTOBUF, JSON)
+
+
+@dataclass(frozen=True, slots=True)
+class Collector:
+    """Where spans are sent beside the file, from OpenTelemetry's own variables (opentelemetry.io, OTLP exporter configuration)."""
+
+    endpoint: str
+    """URL; over HTTP with its path, over gRPC a bare HOST:PORT will do."""
+    protocol: str = PROTOBUF
+    headers: tuple[tuple[str, str], ...] = ()
+    timeout_s: float = 10.0
+    gzip: bool = False
+    certificate: str | None = None
+    """File of the authorities to trust."""
+    secure: bool = False
+    """Whether gRPC goes over TLS; over HTTP the URL says it."""
+    queue_bytes: int = 32 << 20
+    """Bytes of encoded spans that may wait."""
+    unheeded: str = ""
+    """A sampler that is not obeyed."""
+
+    @property
+    def shown(self) -> str:
+        """The endpoint without a name and password in it, and without a query."""
+        scheme, found, rest = self.endpoint.partition("://")
+        return f"{scheme}{found}{rest.partition('?')[0].rpartition('@')[2]}" if found else scheme.rpartition("@")[2]
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What was asked of the tracers in this process."""
@@ -31,6 +61,10 @@ class Settings:
     parts: int
     """Rotated files kept beside the current one."""
     service: str
+    collector: Collector | None = None
+    """Where spans are sent as well; None for nowhere."""
+    resource: tuple[tuple[str, str], ...] = ()
+    """What the user says of this process (OTEL_RESOURCE_ATTRIBUTES)."""
 
 
 def read(environment: Mapping[str, str] | None = None) -> Settings:
@@ -38,14 +72,71 @@ def read(environment: Mapping[str, str] | None = None) -> Settings:
     env = os.environ if environment is None else environment
     folder = env.get("HICACHECTL_TRACE", "")
     off = env.get("HICACHECTL_OFF") == "1"
+    told = _pairs(env.get("OTEL_RESOURCE_ATTRIBUTES", ""))
     return Settings(
         folder=Path(folder) if folder and not off else None,
         queue=_number(env, "HICACHECTL_QUEUE", 32768),
         detail=_number(env, "HICACHECTL_DETAIL", 400_000),
         part_bytes=_number(env, "HICACHECTL_PART_BYTES", 256 << 20),
         parts=_number(env, "HICACHECTL_PARTS", 7),
-        service=env.get("OTEL_SERVICE_NAME", "") or "sglang",
+        service=env.get("OTEL_SERVICE_NAME", "") or dict(told).get("service.name", "") or "sglang",
+        collector=_collector(env) if folder and not off else None,
+        resource=tuple((key, value) for key, value in told if key != "service.name"),
     )
+
+
+def _collector(env: Mapping[str, str]) -> Collector | None:
+    """The collector that ENV names, None where it names none or switches OpenTelemetry's traces off.
+
+    A sampler that keeps nothing is obeyed, one that keeps some is not: a verdict without all of its evidence would be a guess.
+    """
+
+    def told(name: str) -> str:
+        return env.get(f"OTEL_EXPORTER_OTLP_TRACES_{name}", "").strip() or env.get(f"OTEL_EXPORTER_OTLP_{name}", "").strip()
+
+    disabled, traces, sampler = (
+        env.get(f"OTEL_{name}", "").strip().lower() for name in ("SDK_DISABLED", "TRACES_EXPORTER", "TRACES_SAMPLER")
+    )
+    endpoint = told("ENDPOINT")
+    if not endpoint or disabled == "true" or traces == "none" or sampler.endswith("always_off"):
+        return None
+    protocol = told("PROTOCOL").lower()
+    protocol = protocol if protocol in PROTOCOLS else PROTOBUF
+    if protocol != GRPC and not env.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "").strip():
+        endpoint = endpoint.rstrip("/") + "/v1/traces"
+    scheme, found, _ = endpoint.partition("://")
+    return Collector(
+        endpoint=endpoint,
+        protocol=protocol,
+        headers=_pairs(told("HEADERS")),
+        timeout_s=_timeout(told("TIMEOUT")),
+        gzip=told("COMPRESSION").lower() == "gzip",
+        certificate=told("CERTIFICATE") or None,
+        secure=scheme.lower() in ("https", "grpcs") if found else told("INSECURE").lower() != "true",
+        queue_bytes=_number(env, "HICACHECTL_COLLECTOR_BYTES", 32 << 20),
+        unheeded="" if not sampler or sampler.endswith("always_on") else sampler,
+    )
+
+
+def _timeout(text: str) -> float:
+    """Seconds of a timeout in milliseconds, which OpenTelemetry specifies; its Python SDK reads seconds, so that small numbers are those."""
+    try:
+        number = float(text)
+    except ValueError:
+        return 10.0
+    if not 0 < number < float("inf"):
+        return 10.0
+    return number if number < 100 else number / 1000
+
+
+def _pairs(text: str) -> tuple[tuple[str, str], ...]:
+    """`key=value,key=value` with percent escapes (W3C Baggage, as OpenTelemetry writes headers and resources); what is none is left out."""
+    if not text:
+        return ()
+    from urllib.parse import unquote  # noqa: PLC0415 - most processes need none of it
+
+    pairs = (part.partition("=") for part in text.split(","))
+    return tuple((unquote(key.strip()), unquote(value.strip())) for key, found, value in pairs if found and key.strip())
 
 
 def stand_in() -> str | None:

@@ -7,7 +7,7 @@ import threading
 import time
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracers import encode
 from tracers import ledger as ledgers
@@ -19,6 +19,9 @@ from tracers.parts import Parts
 from tracers.record import Record
 from tracers.settings import Settings, stand_in
 
+if TYPE_CHECKING:
+    from tracers.otlp import Exporter
+
 BATCH = 32
 """Records encoded in one go: between two the engine gets the interpreter, which otherwise it would wait 5 ms for."""
 LINE_CHARACTERS = 1 << 20
@@ -26,8 +29,12 @@ LINE_CHARACTERS = 1 << 20
 LINGER = 0.02
 """Seconds that the writer waits for more once a record is there: what a sudden death can cost."""
 LEDGER_EVERY = 1.0
+LEDGER_SPAN_EVERY = 3.0
+"""Seconds after which a process that sends to a collector repeats its ledger as a span: there nothing else says that it is alive."""
 PATIENCE = 1.0
 """Seconds that an engine's end may wait for us, and that a file that could not be written is left alone."""
+LAST_WRITE = 0.2
+"""Seconds of that which are kept for the last ledger, whatever a collector does."""
 PACKAGES = {"sglang": ("sglang",), "mooncake": ("mooncake-transfer-engine", "mooncake-transfer-engine-non-cuda"), "hicachectl": ("hicachectl",)}
 LEDGER_POINT = "ledger"
 """Stands for a point in the records of the ledger's own spans."""
@@ -46,14 +53,15 @@ def version(*names: str) -> str:
 class Spool:
     """One process's part of a recording."""
 
-    def __init__(self, settings: Settings, recorder: Recorder, ledger: Ledger) -> None:
+    def __init__(self, settings: Settings, recorder: Recorder, ledger: Ledger, exporter: "Exporter | None" = None) -> None:
         self.settings = settings
+        self.exporter = exporter
+        ledger.export = exporter.counts if exporter is not None else None
         self.recorder = recorder
         self.queue = recorder.queue
         self.ledger = ledger
         self.folder = settings.folder or Path()
         self.ranks: dict[str, int | None] = {}
-        self.ended_ms: int | None = None
         self.versions = {name: version(*packages) for name, packages in PACKAGES.items()}
         shapes = {LEDGER_POINT: Shape(v.LEDGER, tuple(key for key, _ in ledger.attributes()))}
         self.encoder = Encoder(shapes, recorder.fault, self.queue.release)
@@ -75,37 +83,48 @@ class Spool:
         self.encoder.rename(self.engine)
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
+        self._end_by = 0.0
         self._ask = False
         self._told = threading.Event()
         self._retry_at = 0.0
         self._last_ledger = 0.0
         self._ledger_state: Any = None
+        self._ledger_written = -1
+        self._last_ledger_span = 0.0
 
     # -- life ------------------------------------------------------------------------------------------------------
     def start(self) -> None:
         """Start the writer thread; it makes no file before there is something to write."""
         self._thread = threading.Thread(target=self._run, name="hicachectl-writer", daemon=True)
         self._thread.start()
+        if self.exporter is not None:
+            self.exporter.start()
 
     def reborn(self) -> None:
         """In a forked child: a file, a ledger and a writer of its own; the parent's file is left alone."""
         self.ledger.renew()
         self.ranks = {}
-        self.ended_ms = None
         self._name()
+        if self.exporter is not None:
+            self.exporter.renew()
         self.start()
 
     def say_end(self, now_ms: int) -> None:
         """In a parent that ends its schedulers: a ledger that says so, for they themselves are killed; waits a second at most."""
-        self.ended_ms = now_ms
+        self.ledger.ended_ms = now_ms
         self._told.clear()
         self._ask = True
         self.queue.wake()
-        self._told.wait(PATIENCE)
+        if self._told.wait(PATIENCE) and self.exporter is not None:
+            self.exporter.settle()
 
     def close(self) -> None:
         """Write what waits and the last ledger; waits a second at most, for a disk may hang."""
         self.ledger.closed = True
+        if not self.ledger.scheduler and self.ledger.ended_ms is None:
+            # A parent that ends in order has ended its schedulers, which may have been killed.
+            self.ledger.ended_ms = time.time_ns() // 1_000_000
+        self._end_by = time.monotonic() + PATIENCE
         self._stop.set()
         self.queue.wake()
         if self._thread is not None:
@@ -118,6 +137,9 @@ class Spool:
                 self._stop.wait(LINGER)
             self.flush(final=self._ask)
         self.flush(final=True)
+        if self.exporter is not None:
+            self.exporter.close(self._end_by - LAST_WRITE)
+            self._write_document()
         self.parts.close()
 
     def flush(self, *, final: bool = False) -> None:
@@ -160,11 +182,14 @@ class Spool:
     def _write(self, spans: list[str]) -> bool:
         """Write a line of spans; whether it is in the file."""
         now = time.monotonic()
+        scope = f'{{"name":"{v.R_SCOPE}","version":"{self.versions["hicachectl"]}"}}'
+        line = encode.line(self._resource(), scope, spans)
+        if self.exporter is not None:
+            self.exporter.offer(line, len(spans))
         if self.parts.gone or now < self._retry_at:
             return False
-        scope = f'{{"name":"{v.R_SCOPE}","version":"{self.versions["hicachectl"]}"}}'
         try:
-            self.ledger.lost += self.parts.write(encode.line(self._resource(), scope, spans), len(spans))
+            self.ledger.lost += self.parts.write(line, len(spans))
         except OSError as fault:
             self._retry_at = now + PATIENCE
             self._fault(fault)
@@ -181,9 +206,21 @@ class Spool:
             return
         facts = self.ledger.attributes()
         # What changes with every span is no news by itself.
-        state = [value for key, value in facts if key not in (v.WRITTEN, v.DROPPED)]
-        if state != self._ledger_state and seen and self._write(self.encoder.spans_of([self._told_as_span(facts)])):
-            self._ledger_state = state
+        state = [value for key, value in facts if key not in (v.WRITTEN, v.DROPPED, v.SEEN, v.EXPORT_DROPPED)]
+        news = (seen and state != self._ledger_state) or self._collector_must_know(final=final)
+        if news and self._write(self.encoder.spans_of([self._told_as_span(facts)])):
+            self._ledger_state, self._ledger_written, self._last_ledger_span = state, self.ledger.written, time.monotonic()
+        self._write_document()
+
+    def _collector_must_know(self, *, final: bool) -> bool:
+        """Whether the ledger is news to a collector, who has no file of it: spans were written, a while has passed, or this is the end."""
+        if self.exporter is None or self.exporter.dead:
+            return False
+        return final or self.ledger.written != self._ledger_written or time.monotonic() - self._last_ledger_span >= LEDGER_SPAN_EVERY
+
+    def _write_document(self) -> None:
+        if self.parts.gone or not self.folder.exists():
+            return
         try:
             ledgers.write(self.folder / f"ledger-{self.stem}.json", self.ledger.document(self._identity()))
         except OSError as fault:
@@ -203,12 +240,13 @@ class Spool:
             "ppid": os.getppid(),
             "start_ms": self.start_ms,
             "seen_ms": time.time_ns() // 1_000_000,
-            "ended_ms": self.ended_ms,
+            "ended_ms": self.ledger.ended_ms,
             "versions": self.versions,
         }
 
     def _resource(self) -> str:
         values: dict[str, Any] = {
+            **dict(self.settings.resource),
             v.R_SERVICE: self.settings.service,
             v.R_HOST: self.host,
             v.R_PID: self.pid,

@@ -166,6 +166,12 @@ POINTS_WAITING = _attr("hicachectl.points.waiting", "strs", "hook points whose m
 DROPPED = _attr("hicachectl.dropped", "int", "spans lost so far in this process", "{span}")
 WRITTEN = _attr("hicachectl.written", "int", "spans of this process that its files hold", "{span}")
 CLOSED = _attr("hicachectl.closed", "bool", "true in the last ledger of a process that ended in order")
+SCHEDULER = _attr("hicachectl.scheduler", "bool", "the process runs a scheduler")
+PARENT_PID = _attr("process.parent_pid", "int", "process that started this one")
+SEEN = _attr("hicachectl.seen", "int", "when this ledger was told, since the epoch", "ms")
+ENDED = _attr("hicachectl.ended", "int", "when this process ended its schedulers, which are killed, since the epoch", "ms")
+DETAIL_DROPPED = _attr("hicachectl.detail.dropped", "int", "spans of which detail was left out to stay within bounds", "{span}")
+EXPORT_DROPPED = _attr("hicachectl.export.dropped", "int", "spans that were written and did not reach the collector so far", "{span}")
 
 # --- attributes: backend --------------------------------------------------------------------------------------------
 BACKEND = _attr("hicache.backend.name", "str", "storage backend by its registered name")

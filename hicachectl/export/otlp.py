@@ -3,11 +3,12 @@
 import base64
 import binascii
 import importlib
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -20,7 +21,7 @@ TIMEOUT_S = 10.0
 TRIES = 5
 _RETRIED = frozenset({429, 502, 503, 504})
 """HTTP answers after which the OTLP specification asks to try again (opentelemetry.io, OTLP/HTTP, retryable response codes)."""
-_PATH = "/v1/traces"
+PATH = "/v1/traces"
 _EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 _RETRIED_GRPC = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "ABORTED"})
 
@@ -40,13 +41,20 @@ def collector(target: str) -> Iterator[Send]:
     if scheme in ("http", "https"):
         import httpx  # noqa: PLC0415 - slow to import, and of no use to a file
 
-        with httpx.Client(timeout=TIMEOUT_S) as client:
+        with httpx.Client(timeout=TIMEOUT_S, headers=headers()) as client:
             yield lambda body: _post(client, _endpoint(target), body)
     elif scheme in ("grpc", "grpcs"):
         with _grpc(target) as send:
             yield send
     else:
         raise UsageError(f"--target {target}: expected http://HOST:4318, grpc://HOST:4317, or a file")
+
+
+def headers() -> dict[str, str]:
+    """What a collector may ask for beside the spans, such as a key: OpenTelemetry's variable for it (OTEL_EXPORTER_OTLP_HEADERS)."""
+    told = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_HEADERS") or os.environ.get("OTEL_EXPORTER_OTLP_HEADERS") or ""
+    pairs = (part.partition("=") for part in told.split(","))
+    return {unquote(key.strip()): unquote(value.strip()) for key, found, value in pairs if found and key.strip()}
 
 
 def _endpoint(target: str) -> str:
@@ -57,7 +65,7 @@ def _endpoint(target: str) -> str:
         named = None
     if not named:
         raise UsageError(f"--target {target}: expected http://HOST:4318")
-    return target if parts.path.strip("/") else target.rstrip("/") + _PATH
+    return target if parts.path.strip("/") else target.rstrip("/") + PATH
 
 
 def _post(client: "httpx.Client", url: str, body: bytes) -> int:
@@ -134,7 +142,7 @@ def _packages() -> tuple[Any, Any, Any]:
 def _call(grpc: Any, call: Any, request: Any, target: str) -> int:
     for attempt in range(TRIES):
         try:
-            answer = call(request, timeout=TIMEOUT_S)
+            answer = call(request, timeout=TIMEOUT_S, metadata=[(key.lower(), value) for key, value in headers().items()])
         except grpc.RpcError as error:
             if error.code().name in _RETRIED_GRPC and attempt < TRIES - 1:
                 time.sleep(0.2 * 2**attempt)

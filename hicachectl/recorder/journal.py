@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,8 @@ LARGEST_SPANS = 64 << 20
 class Journal:
     """Spans and ledger of this process, in the folder of a recording; safe to use from several threads."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, forward: Callable[[bytes], None] | None = None) -> None:
+        self._forward = forward
         self.host = os.uname().nodename
         self.pid = os.getpid()
         self.start_ms = time.time_ns() // 1_000_000
@@ -32,6 +33,7 @@ class Journal:
         self._spans = folder / f"spans-{stem}.jsonl"
         self._ledger = folder / f"ledger-{stem}.json"
         self._size = 0
+        self._ended = False
         self._lock = threading.Lock()
         self.save(closed=False)
 
@@ -42,6 +44,8 @@ class Journal:
             if self._size + len(line) > LARGEST_SPANS:
                 self.dropped += 1
                 return
+            if self._forward is not None:
+                self._forward(line)
             try:
                 with self._spans.open("ab") as stream:
                     stream.write(line)
@@ -59,7 +63,8 @@ class Journal:
 
     def save(self, *, closed: bool) -> None:
         """Replace the ledger in one step, and repeat it as a span where it is the last; a folder that was taken away is not an error."""
-        if closed and self.written:
+        if closed and self.written and not self._ended:
+            self._ended = True
             now = time.time_ns()
             told = {v.POINTS_INSTALLED: 0, v.WRITTEN: self.written, v.DROPPED: self.dropped, v.CLOSED: True}
             self.span(v.LEDGER, now, now, told)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hicachectl.exits import UnreachableError, UsageError
 from hicachectl.recorder import folder as folders
-from hicachectl.recorder import interpreter, sampling
+from hicachectl.recorder import forward, interpreter, sampling
 from hicachectl.recorder.child import Child
 from hicachectl.recorder.findings import Findings
 from hicachectl.recorder.interpreter import Plugin
@@ -19,6 +19,8 @@ from hicachectl.store import Tail, shelf
 
 TICK_S = 1.0
 _HOUSEKEEPING_TICKS = 60
+_OVERRULED = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
+"""Variables that would go before those that --otlp sets."""
 _LAST_LOOKS = 1000
 """How often the tail is read at the end, so that the last summary is of all that was written."""
 
@@ -37,8 +39,9 @@ class Outcome:
 
 
 def environment(outer: Mapping[str, str], folder: Path, otlp: str | None) -> dict[str, str]:
-    """COMMAND's environment: OUTER with the tracers switched on, and a collector where one is named."""
-    return {**outer, "HICACHECTL_TRACE": str(folder), **(collector(otlp) if otlp else {})}
+    """COMMAND's environment: OUTER with the tracers switched on, and a collector where one is named, whatever OUTER names."""
+    kept = {name: value for name, value in outer.items() if not otlp or name not in _OVERRULED}
+    return {**kept, "HICACHECTL_TRACE": str(folder), **(collector(otlp) if otlp else {})}
 
 
 def collector(url: str) -> dict[str, str]:
@@ -97,7 +100,9 @@ class _Watch:
     def __init__(self, folder: Path, env: Mapping[str, str], screen: Screen) -> None:
         self.summary = Summary()
         self._env = env
-        self._journal = Journal(folder)
+        collector = forward.target(env)
+        self._forward = forward.Forward(collector) if collector is not None else None
+        self._journal = Journal(folder, self._forward.put if self._forward is not None else None)
         self._screen = screen
         self._findings = Findings(folder)
         self._tail = Tail(folder)
@@ -139,10 +144,19 @@ class _Watch:
                 self._look()
         self._journal.save(closed=True)
         with self._guarded():
+            self._close_forward()
+        with self._guarded():
             if self.summary.engines:
                 self._findings.finish(self.summary.spans)
                 self.summary.findings = self._findings.levels
             shelf.keep_below()
+
+    def _close_forward(self) -> None:
+        if self._forward is not None:
+            self._forward.close()
+            if self._forward.fault:
+                self._journal.fault(f"trace: {self._forward.fault}")
+                self._journal.save(closed=True)
 
     def _look(self) -> None:
         spans = self._tail.look()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -36,6 +37,14 @@ class LedgerPoint(Struct):
     faults: int = 0
 
 
+class Export(Struct):
+    """What became of the spans that a collector was to get as well."""
+
+    sent: int = 0
+    dropped: int = 0
+    waiting: int = 0
+
+
 class Ledger(Struct):
     """The ledger of one process; `closed` where the process ended in order."""
 
@@ -57,6 +66,8 @@ class Ledger(Struct):
     """When the process last wrote this ledger."""
     ended_ms: int | None = None
     """When this process ended its schedulers: they are killed, and cannot close their own ledgers."""
+    export: Export | None = None
+    """Where a collector was to get the spans as well."""
     counted: int | None = None
     """Installed points, where the points themselves are not listed (a ledger that was read from its span)."""
 
@@ -78,6 +89,11 @@ class Ledger(Struct):
                 point.id for point in self.points if point.state != "absent"
             }
         return sorted(found)
+
+    @property
+    def unsent(self) -> int:
+        """Spans that did not reach the collector that was to get them; what waited when a process was killed did not either."""
+        return self.export.dropped + self.export.waiting if self.export is not None else 0
 
     @property
     def faulty(self) -> list[str]:
@@ -109,7 +125,7 @@ def from_file(path: Path) -> Ledger | None:
 
 def from_span(span: Span, resource: dict[str, Value], scheduler: bool) -> Ledger:
     """The ledger that SPAN repeats; RESOURCE is that of its engine."""
-    told = span.attributes
+    told, export_dropped = span.attributes, span.attributes.get(v.EXPORT_DROPPED)
     points = [LedgerPoint(id=str(name), state=state) for key, state in STATES.items() for name in _names(told.get(key))]
     return Ledger(
         engine=span.engine,
@@ -117,14 +133,43 @@ def from_span(span: Span, resource: dict[str, Value], scheduler: bool) -> Ledger
         pid=_int(resource.get(v.R_PID)),
         start_ms=_start_of(span.engine),
         versions={"sglang": _text(resource.get(v.R_SGLANG)), "mooncake": _text(resource.get(v.R_MOONCAKE))},
-        scheduler=scheduler,
+        scheduler=scheduler or told.get(v.SCHEDULER) is True,
         points=points,
         dropped=_int(told.get(v.DROPPED)),
         written=_int(told.get(v.WRITTEN)),
         closed=told.get(v.CLOSED) is True,
         recording_version=_int(resource.get(v.R_VERSION), v.RECORDING_VERSION),
         counted=_int(told.get(v.POINTS_INSTALLED)),
+        ppid=_int(told.get(v.PARENT_PID)),
+        seen_ms=_int(told.get(v.SEEN)),
+        ended_ms=_int(told[v.ENDED]) if v.ENDED in told else None,
+        detail_dropped=_int(told.get(v.DETAIL_DROPPED)),
+        export=None if export_dropped is None else Export(dropped=_int(export_dropped)),
     )
+
+
+def attributes(ledger: Ledger) -> dict[str, Value | None]:
+    """LEDGER as the attributes of a span that repeats it: what `from_span` reads."""
+    told: dict[str, Value | None] = {
+        v.POINTS_INSTALLED: ledger.installed,
+        **{key: list[Any](ledger.ids(state)) for key, state in STATES.items()},
+        v.POINTS_FAULTY: list[Any](ledger.faulty),
+        v.DROPPED: ledger.dropped,
+        v.WRITTEN: ledger.written,
+        v.CLOSED: ledger.closed,
+        v.SCHEDULER: ledger.scheduler,
+        v.PARENT_PID: ledger.ppid,
+        v.SEEN: ledger.seen_ms,
+        v.ENDED: ledger.ended_ms,
+        v.DETAIL_DROPPED: ledger.detail_dropped,
+        v.EXPORT_DROPPED: ledger.unsent if ledger.export is not None else None,
+    }
+    return {key: value for key, value in told.items() if value is not None and value != []}
+
+
+def latest(one: Ledger | None, other: Ledger) -> Ledger:
+    """The one that was told later; what does not say when, as the spans of early recordings, comes before what does."""
+    return other if one is None or (one.seen_ms, one.written) <= (other.seen_ms, other.written) else one
 
 
 def _names(value: Value | None) -> list[Value]:

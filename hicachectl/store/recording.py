@@ -133,7 +133,8 @@ class _Reading:
             for span in out.spans:
                 if span.name == v.LEDGER and span.engine in without:
                     engine = span.engine
-                    out.ledgers[engine] = ledger.from_span(span, out.resources[engine], engine in schedulers)
+                    told = ledger.from_span(span, out.resources[engine], engine in schedulers)
+                    out.ledgers[engine] = ledger.latest(out.ledgers.get(engine), told)
 
     def _judge(self) -> None:
         out = self.out

@@ -1,0 +1,83 @@
+"""A real collector: what the tracers send while a process runs, and what `export` sends afterwards, arrives as the file has it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import collecting
+import engines
+import invoke
+import pytest
+import verdicts
+from conftest import needs
+
+pytestmark = pytest.mark.real
+
+PROTOCOLS = ("grpc", "http/protobuf", "http/json")
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_each_span_arrives_as_the_file_has_it(protocol: str, tmp_path: Path) -> None:
+    """Ids, names, times, attributes and resource, span by span, and nothing else arrives."""
+    if protocol == "grpc":
+        needs("grpc")
+    with collecting.collector(tmp_path) as there:
+        url = there.grpc if protocol == "grpc" else there.http
+        env = {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_EXPORTER_OTLP_PROTOCOL": protocol}
+        done = collecting.work(tmp_path / "run", env, (3000, 0.5), (3, 0.1))
+        written = {id_: collecting.plain(span) for id_, span in done.spans().items()}
+        arrived = there.spans(len(written))
+    if protocol == "http/json":
+        # This collector reads a decimal fraction to within its last binary digit.
+        written, arrived = rounded(written), rounded(arrived)
+    assert len(written) > 3003
+    assert arrived == written
+    assert done.ledger()["export"] == {"sent": len(written), "dropped": 0, "waiting": 0}
+
+
+def rounded(value: Any) -> Any:
+    """VALUE with its floating point numbers to 14 digits."""
+    if isinstance(value, float):
+        return float(f"{value:.14g}")
+    if isinstance(value, dict):
+        return {key: rounded(one) for key, one in value.items()}
+    return type(value)(map(rounded, value)) if isinstance(value, (list, tuple)) else value
+
+
+def without_runs(document: dict[str, Any]) -> dict[str, Any]:
+    """A verdict without the name of what was read."""
+    return {key: value for key, value in document.items() if key != "runs"}
+
+
+@pytest.mark.parametrize("scheme", ["http", "grpc"])
+def test_a_recording_sent_afterwards_explains_the_same(scheme: str, tmp_path: Path) -> None:
+    """A recording of the real engine, sent by `export` and read back from what the collector handed on."""
+    if scheme == "grpc":
+        needs("grpc")
+    run = Path(__file__).parents[1] / "samples" / "reused"
+    with collecting.collector(tmp_path) as there:
+        target = there.http if scheme == "http" else there.grpc.replace("http://", "grpc://")
+        done = invoke.hicachectl("export", str(run), "--to", "otlp", "--target", target)
+        assert done.returncode == 0, done.stderr
+        there.spans(len(list(run.glob("ledger-*"))) + sum(path.read_bytes().count(b'"spanId"') for path in run.glob("spans-*")))
+        back = there.write(tmp_path / "back.jsonl")
+    assert without_runs(verdicts.explained(back)) == without_runs(verdicts.explained(run))
+
+
+def test_an_engine_that_sends_while_it_runs_explains_the_same(tmp_path: Path) -> None:
+    """`trace --otlp`: a real engine, killed schedulers and samples of the master included."""
+    needs("sglang", "mooncake")
+    run, prompt = tmp_path / "run", engines.tokens(597)
+    plan = [engines.generate(prompt, rid="cold"), engines.written(74), engines.flush(), engines.generate(prompt, rid="stored")]
+    with collecting.collector(tmp_path) as there:
+        engines.play(plan, before=("trace", "--run", str(run), "--otlp", there.http, "--"))
+        ledgers = [json.loads(path.read_bytes()) for path in run.glob("ledger-*.json")]
+        sent = sum(ledger["export"]["sent"] for ledger in ledgers if ledger.get("export"))
+        written = sum(ledger["written"] for ledger in ledgers)
+        there.spans(written)
+        back = there.write(tmp_path / "back.jsonl")
+    here, from_there = verdicts.explained(run), verdicts.explained(back)
+    assert sent > 0
+    assert here["complete"], here["incomplete"]
+    assert verdicts.request(here, "stored")["tokens"]["reused"]["storage"] == 592
+    assert without_runs(from_there) == without_runs(here)
