@@ -83,6 +83,8 @@ def diagnose(recording: Recording) -> Diagnosis:
         raised += judged.lost
         raised += [finding for rule in RULES if rule.of_case is not None for finding in rule.of_case(case)]
     _blame_writes(raised, found.requests)
+    for each in raised:
+        each.certain = each.certain and all(seen.certain(seen.engines[engine]) for engine in each.engines if engine in seen.engines)
     found.raised = folded(raised)
     found.findings = merged(found.raised)
     for judged in found.requests:

@@ -1,6 +1,6 @@
 """What one scheduler process is: ranks, settings, and whether its storage backend exists and can serve."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -35,6 +35,8 @@ class Engine:
     resource: dict[str, Value]
     ledger: Ledger | None
     spans: dict[str, list[Span]] = field(default_factory=lambda: defaultdict(list))
+    missing: int = 0
+    """Spans that this process says it wrote and that are not in the recording."""
     uncovered_puts: int = 0
     uncovered_gets: int = 0
 
@@ -253,8 +255,8 @@ class Engine:
 
     @property
     def whole(self) -> bool:
-        """Whether no span of this process is known to be lost."""
-        return self.dropped == 0
+        """Whether no span of this process is known to be lost: none was dropped, and all that its ledger counts are here."""
+        return self.dropped == 0 and self.missing == 0 and (self.ledger is not None or bool(self.last(v.LEDGER)))
 
     @property
     def writes_nothing(self) -> bool:
@@ -266,6 +268,9 @@ def engines(recording: Recording) -> dict[str, Engine]:
     """Every process of RECORDING with its own spans, in the order in which they began."""
     ids: Iterable[str] = {*recording.resources, *recording.ledgers}
     found = {id_: Engine(id_, recording.resources.get(id_, {}), recording.ledgers.get(id_)) for id_ in sorted(ids, key=_begin)}
+    have = Counter(span.engine for span in recording.spans)
+    for each in found.values():
+        each.missing = max(0, each.ledger.written - have[each.id]) if each.ledger is not None else 0
     for span in recording.spans:
         engine = found.get(span.engine)
         if engine is None:

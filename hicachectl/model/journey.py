@@ -21,14 +21,16 @@ class Rung:
     asked: int = 0
     done: int = 0
     evidence: list[str] = field(default_factory=list)
+    sure: bool = False
+    """The spans themselves say so: it does not rest on one that is not there."""
 
 
-def rated(asked: int, done: int, evidence: list[str]) -> Rung:
+def rated(asked: int, done: int, evidence: list[str], *, sure: bool = False) -> Rung:
     """Say yes for all, partial for some, no for none; not_asked where nothing was asked."""
     if asked <= 0:
-        return Rung(NOT_ASKED, 0, 0, evidence)
+        return Rung(NOT_ASKED, 0, 0, evidence, sure)
     state = YES if done >= asked else (PARTIAL if done > 0 else NO)
-    return Rung(state, asked, done, evidence)
+    return Rung(state, asked, done, evidence, sure)
 
 
 @dataclass(eq=False)
@@ -283,46 +285,51 @@ def found_rung(journey: Journey) -> Rung:
     if lookup is None:
         if journey.gate is None or (journey.enqueue is not None and not journey.gate_reason):
             return Rung(UNKNOWN)
-        return Rung(NOT_ASKED, 0, 0, _ids(journey.gate, journey.enqueue))
+        return Rung(NOT_ASKED, 0, 0, _ids(journey.gate, journey.enqueue), sure=journey.gate_reason is not None)
     evidence = _ids(lookup, *(call.span for call in journey.lookup_calls))
     if failed(lookup) or (journey.lookup_code is not None and not journey.hit):
-        return Rung(NO, journey.asked_pages, 0, evidence)
+        return Rung(NO, journey.asked_pages, 0, evidence, sure=True)
     if journey.hit is None:
         return Rung(UNKNOWN, journey.asked_pages, 0, evidence)
-    return rated(journey.asked_pages, journey.hit // journey.page, evidence)
+    return rated(journey.asked_pages, journey.hit // journey.page, evidence, sure=True)
 
 
 def transfer_rung(journey: Journey) -> Rung:
     """Pages whose objects all came with as many bytes as the page has, of those found and handed on."""
     if not journey.accepted:
+        found = found_rung(journey)
         # A request that was prefilled, and of which no transfer was seen, had none, whatever its lookup said.
-        decided = found_rung(journey).state != UNKNOWN or journey.attempt.first_prefill is not None
+        decided = found.state != UNKNOWN or journey.attempt.first_prefill is not None
         entered = journey.lookup is not None or journey.gate is not None
-        return Rung(NOT_ASKED if entered and decided else UNKNOWN, 0, 0, _ids(journey.lookup))
+        enough = number(journey.lookup, v.THRESHOLD)
+        below = journey.hit is not None and enough is not None and journey.hit < enough
+        sure = below or (found.state == NOT_ASKED and found.sure)
+        return Rung(NOT_ASKED if entered and decided else UNKNOWN, 0, 0, found.evidence[:2], sure)
     asked = journey.handed // journey.page
     calls = journey.transfer_calls
     evidence = _ids(journey.transfer, journey.finish, *(call.span for call in calls))
     if not calls:
         # Nothing below the storage interface was seen: another backend, or lost spans.
         return Rung(UNKNOWN if journey.arrived else NO, asked, 0, evidence)
-    whole = {page.page_key for call in calls for page in call.pages if page.whole}
-    done = min(len(whole), (journey.arrived or 0) // journey.page)
-    return rated(asked, done, evidence)
+    told = {page.page_key: page.whole for call in calls for page in call.pages}
+    done = min(sum(told.values()), (journey.arrived or 0) // journey.page)
+    return rated(asked, done, evidence, sure=len(told) >= asked and journey.finish is not None)
 
 
 def publish_rung(journey: Journey) -> Rung:
     """Pages inserted into the host tree, of those transferred; pages that were there already count."""
     if not journey.accepted:
-        return Rung(transfer_rung(journey).state)
+        transfer = transfer_rung(journey)
+        return Rung(transfer.state, 0, 0, transfer.evidence, transfer.sure)
     arrived = journey.arrived
     if journey.finish is None:
         return Rung(UNKNOWN if arrived is None else NO, (arrived or 0) // journey.page, 0, _ids(journey.transfer))
     if not arrived:
-        return Rung(NOT_ASKED, 0, 0, _ids(journey.finish))
+        return Rung(NOT_ASKED, 0, 0, _ids(journey.finish), sure=True)
     if journey.publish is None:
         return Rung(UNKNOWN, arrived // journey.page, 0, _ids(journey.finish))
     inserted = 0 if failed(journey.publish) else count(journey.publish, v.TOKENS)
-    return rated(arrived // journey.page, inserted // journey.page, _ids(journey.publish))
+    return rated(arrived // journey.page, inserted // journey.page, _ids(journey.publish), sure=True)
 
 
 def load_rung(journey: Journey) -> Rung:
@@ -333,13 +340,13 @@ def load_rung(journey: Journey) -> Rung:
         if admission is None:
             return Rung(UNKNOWN)
         waiting = count(admission, v.MATCHED_HOST)
-        return rated(waiting // journey.page, 0, _ids(admission)) if waiting else Rung(NOT_ASKED, 0, 0, _ids(admission))
+        return rated(waiting // journey.page, 0, _ids(admission)) if waiting else Rung(NOT_ASKED, 0, 0, _ids(admission), sure=flag(admission, v.ADMITTED))
     promised, loaded = count(ask, v.MATCHED_HOST), count(ask, v.LOADED_TOKENS)
     begun, done = journey.copy()
     evidence = _ids(ask, journey.load, begun, done)
     if loaded and done is None and journey.executed is None:
         return Rung(UNKNOWN, promised // journey.page, 0, evidence)
-    return rated(max(promised, loaded) // journey.page, loaded // journey.page, evidence)
+    return rated(max(promised, loaded) // journey.page, loaded // journey.page, evidence, sure=True)
 
 
 def reuse_rung(journey: Journey) -> Rung:
@@ -352,8 +359,8 @@ def reuse_rung(journey: Journey) -> Rung:
     if prefix and executed is None:
         return Rung(UNKNOWN, journey.reusable_pages, 0, evidence)
     if prefix == 0:
-        return Rung(NO, journey.reusable_pages, 0, evidence)
-    return rated(journey.reusable_pages, prefix // journey.page, evidence)
+        return Rung(NO, journey.reusable_pages, 0, evidence, sure=True)
+    return rated(journey.reusable_pages, prefix // journey.page, evidence, sure=True)
 
 
 def _nth(attempt: Attempt, name: str, place: int) -> Span | None:

@@ -8,7 +8,7 @@ from hicachectl.model.engine import NO, NOT_ASKED, PARTIAL, UNKNOWN, YES, Engine
 from hicachectl.model.fingerprints import Fingerprints, fingerprints
 from hicachectl.model.journey import Journey, Rung, found_rung, load_rung, publish_rung, reuse_rung, transfer_rung
 from hicachectl.model.pages import Pages, pages
-from hicachectl.model.take import number
+from hicachectl.model.take import number, text
 from hicachectl.model.written import written_rung
 from hicachectl.store import Recording, Span
 from tracers import vocabulary as v
@@ -46,7 +46,8 @@ class World:
         engine = journey.attempt.engine
         blind = set(engine.blind)
         for name, rung in rungs.items():
-            unproved = rung.state in (NO, NOT_ASKED) and not rung.evidence
+            # Where spans are missing, that one is not there proves nothing: only what a span says counts.
+            unproved = rung.state in (NO, NOT_ASKED, PARTIAL) and not (rung.sure and rung.evidence)
             if blind & NEEDS[name] or (unproved and not engine.whole):
                 rung.state = UNKNOWN
         return rungs
@@ -61,21 +62,23 @@ class World:
         if len(ranks) < journey.attempt.engine.tp_size and values == {YES}:
             return Rung(UNKNOWN, len(ranks), len(ranks), evidence)
         if len(values) == 1:
-            return Rung(next(iter(values)), len(ranks), len(ranks), evidence)
+            return Rung(next(iter(values)), len(ranks), len(ranks), evidence, sure=True)
         return Rung(PARTIAL if YES in values and NO in values else UNKNOWN, len(ranks), sum(state == YES for state, _ in states), evidence)
 
-    def counted(self, key: str, since_ns: int, until_ns: int) -> int | None:
-        """By how much a counter of the master grew between two times, or None without samples on both sides."""
-        before = [span for span in self.samples if span.end_ns <= since_ns] or self.samples[:1]
-        after = [span for span in self.samples if span.start_ns >= until_ns] or self.samples[-1:]
+    def counted(self, key: str, engine: Engine, since_ns: int, until_ns: int) -> int | None:
+        """By how much a counter of an engine's master grew between two times, or None without samples on both sides."""
+        master = text(engine.last(v.BACKEND_CONFIG), v.MASTER)
+        samples = [span for span in self.samples if text(span, v.MASTER) in (master, None)]
+        before = [span for span in samples if span.end_ns <= since_ns] or samples[:1]
+        after = [span for span in samples if span.start_ns >= until_ns] or samples[-1:]
         first, last = number(before[-1], key) if before else None, number(after[0], key) if after else None
         if first is None or last is None or before[-1] is after[0]:
             return None
         return max(0, last - first) if last >= first else last
 
     def certain(self, engine: Engine) -> bool:
-        """Whether nothing of this engine's part of the recording is known to be missing."""
-        return engine.whole and not any(reason.startswith(engine.id) and "dropped" in reason for reason in self.recording.incomplete) and not self.recording.missing
+        """Whether nothing of this engine's part of the recording, nor of those beside it, is known to be missing."""
+        return engine.whole and not self.recording.missing and not self.recording.broken_lines
 
 
 def world(recording: Recording) -> World:

@@ -26,7 +26,7 @@ def written_rung(journey: Journey, pages: Pages) -> Rung:
         return Rung(UNKNOWN, len(asked))
     done = [found for found in (_writes(journey, pages, key) for key in asked) if found]
     evidence = list(dict.fromkeys(write.span_id for found in done for write in found))
-    rung = rated(len(asked), len(done), evidence or _refusals(journey))
+    rung = rated(len(asked), len(done), evidence or _refusals(journey), sure=not asked)
     if rung.state == NO and not evidence and _under_way(journey, asked):
         rung.state = UNKNOWN
     return rung

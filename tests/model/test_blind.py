@@ -52,6 +52,13 @@ def without_spans(run: Path, point_id: str) -> None:
         for scope in scopes:
             scope["spans"] = [_orphan(span, own_rid) if span.get("parentSpanId") in gone else span for span in scope["spans"] if span["spanId"] not in gone]
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        _written(run / f"{path.stem.replace('spans', 'ledger', 1)}.json", sum(len(scope["spans"]) for scope in scopes))
+
+
+def _written(ledger: Path, spans: int) -> None:
+    """What was never seen was never written: the ledger does not count it."""
+    told = json.loads(ledger.read_text())
+    ledger.write_text(json.dumps(told | {"written": spans}))
 
 
 def _orphan(span: dict[str, Any], own_rid: set[str | None]) -> dict[str, Any]:

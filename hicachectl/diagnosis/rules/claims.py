@@ -13,7 +13,7 @@ def judge(case: Case) -> Iterator[Finding]:
     claimed = sum(claims.values())
     if case.journey.prefix is not None and claimed > account.reused:
         args: dict[str, object] = {"claimed": claims["host"] + claims["storage"], "actual": account.reused, "claims": dict(claims)}
-        yield of_request(case.journey, "G02", args=args, evidence=(case.journey.attempt.first_prefill,))
+        yield of_request(case.journey, "G02", args=args, evidence=(case.journey.attempt.first_prefill,), causal=True)
 
 
 RULE = Rule("claims", ("G02",), (v.PREFILL,), of_case=judge)

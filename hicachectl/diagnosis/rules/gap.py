@@ -15,7 +15,7 @@ def judge(case: Case, pages: tuple[int, ...]) -> Finding:
     missing = keys[first] if first < len(keys) else None
     writes = [write for page in pages if page < len(keys) for write in world.pages.before(journey.attempt.key_prefix, keys[page], journey.attempt.start_ns)]
     since = min((write.time_ns for write in writes), default=journey.attempt.start_ns)
-    evicted = world.counted(v.SAMPLE_EVICTED, since, lookup.end_ns if lookup is not None else journey.attempt.start_ns)
+    evicted = world.counted(v.SAMPLE_EVICTED, engine, since, lookup.end_ns if lookup is not None else journey.attempt.start_ns)
     behind, partly = _behind(case)
     evidence = (lookup, *(call.span for call in journey.lookup_calls), *dict.fromkeys(write.span_id for write in writes[:8]))
     objects = len(pages) * max(1, len(journey.attempt.key_suffixes))

@@ -36,7 +36,7 @@ def test_f11_transferred_and_not_reused(lab: Bench, store: lab_store.Store) -> N
             engine.flush()
     found = explain(engine.run, request="tiny")
     tiny = explain(engine.run).request("tiny", engine)
-    assert [each["code"] for each in found.findings("tiny")] == ["HC-L02", "HC-G02"]
+    assert [each["code"] for each in found.findings("tiny")] == ["HC-L02", "HC-G02", "HC-W12"]
     assert (found.first("tiny")["args"]["tokens"], found.first("tiny")["args"]["threshold"]) == (8, 10)
     assert (found.code("HC-G02")["args"]["claimed"], found.code("HC-G02")["args"]["actual"]) == (8, 0)
     assert (tiny["ladder"]["transfer_done"], tiny["ladder"]["published"], tiny["ladder"]["prefix_reused"]) == ("yes", "yes", "no")
