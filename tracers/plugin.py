@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import sys
 from typing import TYPE_CHECKING
 
 from tracers import settings
@@ -59,7 +60,16 @@ def _begin(asked: settings.Settings) -> None:
         raise
     _begun.append(os.getpid())
     atexit.register(_close, spool)
-    os.register_at_fork(after_in_child=lambda: recorder.sleep(spool.reborn))
+    os.register_at_fork(after_in_child=lambda: recorder.sleep(lambda: _reborn(spool)))
+
+
+def _reborn(spool: "Spool") -> None:
+    """In a forked child, at its first traced call."""
+    spool.reborn()
+    # A worker of multiprocessing leaves by os._exit, after its own list of things to do.
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None:
+        util.Finalize(None, _close, args=(spool,), exitpriority=0)
 
 
 def _close(spool: "Spool") -> None:

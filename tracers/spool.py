@@ -1,6 +1,7 @@
 """The writer thread: takes records from the queue, has them encoded, and writes them and the ledger, one file a process."""
 
 import contextlib
+import math
 import os
 import socket
 import threading
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 BATCH = 32
 """Records encoded in one go: between two the engine gets the interpreter, which otherwise it would wait 5 ms for."""
+HURRY = 4096
+"""Records that wait, from which on the writer does not make way: an engine that is busy in Python gives the interpreter back after 5 ms only."""
 LINE_CHARACTERS = 1 << 20
 """Length from which a line is ended: a few spans of long prompts may be as long as ten thousand others."""
 LINGER = 0.02
@@ -119,7 +122,8 @@ class Spool:
             self.exporter.settle()
 
     def close(self) -> None:
-        """Write what waits and the last ledger; waits a second at most, for a disk may hang."""
+        """Record no more, write what waits and the last ledger; waits a second at most, for a disk may hang."""
+        self.recorder.switch(False)
         self.ledger.closed = True
         if not self.ledger.scheduler and self.ledger.ended_ms is None:
             # A parent that ends in order has ended its schedulers, which may have been killed.
@@ -136,18 +140,24 @@ class Spool:
             if self.queue.sleep(LEDGER_EVERY) and not self._ask:
                 self._stop.wait(LINGER)
             self.flush(final=self._ask)
-        self.flush(final=True)
+        self.flush(final=True, seconds=PATIENCE / 2)
         if self.exporter is not None:
             self.exporter.close(self._end_by - LAST_WRITE)
             self._write_document()
         self.parts.close()
 
-    def flush(self, *, final: bool = False) -> None:
-        """Write every record that waits, and the ledger when it is due; raises only under test. Called by the writer alone."""
+    def flush(self, *, final: bool = False, seconds: float = math.inf) -> None:
+        """Write the records that wait, for so many SECONDS, and the ledger when it is due; raises nothing. Called by the writer alone."""
+        began = time.monotonic()
         try:
             self.queue.open()
-            while self._write_some():
-                pass
+            # What comes meanwhile is for the next time: an end that waited for the last record might never come.
+            waiting = len(self.queue.records)
+            while waiting > 0 and (taken := self._write_some()):
+                waiting -= taken
+                if time.monotonic() - began > seconds:
+                    self.ledger.lost += len(self.queue.records)
+                    break
             now = time.monotonic()
             if final or now - self._last_ledger >= LEDGER_EVERY:
                 self._last_ledger = now
@@ -163,8 +173,8 @@ class Spool:
             self.recorder.guard.fault("spool", fault, retires=False)
 
     # -- files -----------------------------------------------------------------------------------------------------
-    def _write_some(self) -> bool:
-        """Write a line; whether there may be more."""
+    def _write_some(self) -> int:
+        """Write a line; how many records were taken for it."""
         spans: list[str] = []
         length = taken = 0
         while length < LINE_CHARACTERS and (records := self.queue.take(BATCH)):
@@ -172,12 +182,13 @@ class Spool:
             made = self.encoder.spans_of(records)
             spans += made
             length += sum(map(len, made))
-            time.sleep(0)
+            if len(self.queue.records) < HURRY and not self._stop.is_set():
+                time.sleep(0)
         if spans and not self._write(spans):
             self.ledger.lost += len(spans)
         # Records that could not be encoded are lost as well.
         self.ledger.lost += taken - len(spans)
-        return taken > 0
+        return taken
 
     def _write(self, spans: list[str]) -> bool:
         """Write a line of spans; whether it is in the file."""

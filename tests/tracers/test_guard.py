@@ -42,14 +42,14 @@ def test_texts_are_bounded(guard: Guard) -> None:
 def test_an_exception_that_cannot_be_printed_is_counted(guard: Guard) -> None:
     """Even an exception whose text raises ends here."""
 
-    class Odd(Exception):
+    class OddError(Exception):
         """Cannot be printed."""
 
         def __str__(self) -> str:
             raise RuntimeError
 
-    guard.fault("p", Odd())
-    assert (guard.faults, guard.texts) == ({"p": 1}, ["p: Odd: ?"])
+    guard.fault("p", OddError())
+    assert (guard.faults, guard.texts) == ({"p": 1}, ["p: OddError: ?"])
 
 
 def test_a_log_handler_that_raises_is_survived(guard: Guard) -> None:

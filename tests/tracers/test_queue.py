@@ -1,5 +1,6 @@
 """The queue between the engine's threads and the writer: bounded, counted, never waited for."""
 
+import gc
 import itertools
 import sys
 import threading
@@ -140,8 +141,6 @@ def test_engine_threads_never_wait_for_a_writer_that_hangs() -> None:
 
 def test_the_collector_finds_nothing_to_follow_in_what_waits() -> None:
     """Records of plain values are left out of garbage collection, so that a long queue does not slow the engine."""
-    import gc
-
     own = workshop.recorder()
     wrapped = traced(lambda: None, own, attributes=("a", "b"), after=lambda *_: (len(own.queue.records) + 1000, "x"))
     for _ in range(100):

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import workshop
 from workshop import point, traced
 
 from hicachectl import store
@@ -324,7 +323,7 @@ def test_a_writer_that_fails_goes_on(process: Process, monkeypatch: pytest.Monke
     """A fault of the writer's own is counted, and the writer lives."""
     flush, failures = Spool._write_some, iter([True] * 3)
 
-    def failing(own: Spool) -> bool:
+    def failing(own: Spool) -> int:
         if next(failures, False):
             raise RuntimeError("ours")
         return flush(own)

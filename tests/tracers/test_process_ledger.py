@@ -1,0 +1,113 @@
+"""What a process says that it saw and did not see."""
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import workshop
+from workshop import traced
+
+from tracers import vocabulary as v
+from tracers.ledger import ABSENT, CHANGED, INSTALLED, MISSING, RETIRED, WAITING, Ledger, write
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    """A ledger in which nothing has landed."""
+    return Ledger(workshop.recorder(retire_after=1))
+
+
+def test_points_are_told_by_how_their_targets_landed(ledger: Ledger) -> None:
+    """A point with one target in place and one missing is both; it waits only when nothing of it is there."""
+    for point, target, state in (
+        ("a", "m:A.f", INSTALLED),
+        ("a", "m:B.f", MISSING),
+        ("b", "m:C.f", WAITING),
+        ("c", "m:D.f", WAITING),
+        ("c", "m:E.f", INSTALLED),
+        ("d", "m:F.f", CHANGED),
+        ("e", "m:G.f", ABSENT),
+        ("e", "m:H.f", ABSENT),
+        ("f", "m:I.f", ABSENT),
+        ("f", "m:J.f", INSTALLED),
+    ):
+        ledger.land(point, target, state)
+    assert {state: ledger.ids(state) for state in (INSTALLED, MISSING, CHANGED, WAITING, RETIRED)} == {
+        INSTALLED: ["a", "c", "f"],
+        MISSING: ["a", "e"],
+        CHANGED: ["d"],
+        WAITING: ["b"],
+        RETIRED: [],
+    }
+
+
+def test_a_point_that_was_retired_is_no_longer_installed(ledger: Ledger) -> None:
+    """After its faults a point is told as retired, in the file and in the span, with the number of its faults."""
+    ledger.land("p", "m:f", INSTALLED)
+    traced(lambda: None, ledger.recorder, after=lambda *_: 1 / 0)()
+    assert (ledger.ids(RETIRED), ledger.ids(INSTALLED)) == (["p"], [])
+    (row,) = ledger.document({})["points"]
+    assert (row["state"], row["faults"], row["calls"]) == (RETIRED, 1, 1)
+    told = dict(ledger.attributes())
+    assert (told[v.POINTS_RETIRED], told[v.POINTS_FAULTY], told[v.POINTS_FAULTS], told[v.POINTS_INSTALLED]) == (["p"], ["p"], 1, 0)
+
+
+def test_what_the_tree_in_use_has_nothing_of_is_not_missed(ledger: Ledger) -> None:
+    """Once the class of the prefix tree is known, targets in the other classes are no loss."""
+    ledger.land("p", "m:HiRadixCache.f", MISSING)
+    ledger.land("p", "m:UnifiedRadixCache.f", INSTALLED)
+    assert ledger.ids(MISSING) == ["p"]
+    ledger.tree = "UnifiedRadixCache"
+    assert ledger.ids(MISSING) == []
+
+
+def test_everything_lost_is_one_number(ledger: Ledger) -> None:
+    """Spans that found no room in the queue and spans that did not stay in the files are told together."""
+    ledger.recorder.queue.dropped, ledger.lost = 3, 4
+    assert (ledger.dropped, ledger.document({})["dropped"], dict(ledger.attributes())[v.DROPPED]) == (7, 7, 7)
+
+
+def test_the_attributes_are_those_of_the_vocabulary(ledger: Ledger) -> None:
+    """Every fact of the ledger's span has a key of the vocabulary, always in the same order."""
+    keys = [key for key, _ in ledger.attributes()]
+    assert set(keys) <= v.ATTRIBUTES.keys()
+    ledger.land("p", "m:f", MISSING)
+    assert [key for key, _ in ledger.attributes()] == keys
+
+
+def test_a_reader_never_sees_half_a_ledger(tmp_path: Path) -> None:
+    """While it is replaced again and again, whoever reads it finds a whole document."""
+    path, stop, seen = tmp_path / "ledger-h-1-2.json", threading.Event(), []
+    write(path, {"number": -1})
+
+    def read() -> None:
+        while not stop.is_set():
+            seen.append(json.loads(path.read_text())["number"])
+
+    reading = threading.Thread(target=read)
+    reading.start()
+    for number in range(200):
+        write(path, {"number": number, "filling": "x" * 20_000})
+    stop.set()
+    reading.join()
+    assert seen == sorted(seen)
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_full_disk_leaves_the_last_whole_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a new ledger finds no room the old one stays, and nothing is left beside it."""
+    path = tmp_path / "ledger-h-1-2.json"
+    write(path, {"number": 1})
+
+    def full(own: Path, *_: Any, **__: Any) -> None:
+        own.write_bytes(b"{half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="No space"):
+        write(path, {"number": 2})
+    monkeypatch.undo()
+    assert json.loads(path.read_text()) == {"number": 1}
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
