@@ -2,6 +2,7 @@
 
 from hicachectl.diagnosis.rule import Case
 from hicachectl.model.attempt import reason
+from hicachectl.model.journey import Journey
 
 MISMATCH, UNSEEN, LEFT_DEVICE, GATE, REVOKED, FAILED, GAP, BELOW, DISAGREED, NO_ROOM, SHORT, UNPUBLISHED, LOAD_BACK, BEYOND = (
     "mismatch",
@@ -49,18 +50,24 @@ def _without_lookup(case: Case) -> str:
 def _after_lookup(case: Case, offset: int) -> str:
     journey = case.journey
     hit = journey.hit
-    own = journey.hits.get(journey.attempt.engine.tp_rank)
-    if hit is None or (journey.lookup is not None and journey.lookup.error) or (journey.lookup_code is not None and offset >= hit):
+    engine = journey.attempt.engine
+    own = journey.hits.get(engine.rank)
+    if hit is None or (journey.lookup is not None and journey.lookup.error) or (offset >= hit and _failed_on(journey, hit) is not None):
         return FAILED
     if offset >= hit:
         return DISAGREED if own is not None and offset < own else GAP
     if not journey.accepted:
         return BELOW
     if offset >= journey.handed:
-        return NO_ROOM if len(journey.hits) >= journey.attempt.engine.tp_size else DISAGREED
+        return NO_ROOM if len(journey.hits) >= engine.tp_size * engine.pp_size else DISAGREED
     if offset >= (journey.arrived or 0):
         return SHORT
     return UNPUBLISHED if _unpublished(case) else LOAD_BACK
+
+
+def _failed_on(journey: Journey, hit: int) -> Journey | None:
+    """The rank whose lookup failed where the agreed hit ends."""
+    return next((each for each in journey.on_ranks if each.lookup_code is not None and journey.hits.get(each.attempt.engine.rank) == hit), None)
 
 
 def _unpublished(case: Case) -> bool:

@@ -126,6 +126,16 @@ class Engine:
         return self.number(v.TP_SIZE) or 1
 
     @property
+    def pp_size(self) -> int:
+        """Pipeline stages."""
+        return self.number(v.PP_SIZE) or 1
+
+    @property
+    def rank(self) -> int:
+        """The rank in its server, over all stages: stage by stage, as the engine counts its world."""
+        return self.pp_rank * self.tp_size + self.tp_rank
+
+    @property
     def sglang(self) -> str | None:
         """Version of SGLang."""
         return self._version(v.R_SGLANG, "sglang")

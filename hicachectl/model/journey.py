@@ -42,6 +42,11 @@ class Journey:
     """The same attempt on every rank that saw it, this one included."""
     _lookup: list[Span | None] | None = None
 
+    @cached_property
+    def on_ranks(self) -> "list[Journey]":
+        """This journey, and the same one on every other rank."""
+        return [self, *(Journey(each, self.ranks) for each in self.ranks if each is not self.attempt)]
+
     # -- lengths ---------------------------------------------------------------------------------------------------
     @property
     def page(self) -> int:
@@ -135,7 +140,7 @@ class Journey:
 
     @property
     def hits(self) -> dict[int, int | None]:
-        """Tensor parallel rank -> contiguous tokens that it found."""
+        """Rank -> contiguous tokens that it found."""
         return self._over_ranks(v.PREFETCH_LOOKUP, self.lookup, v.HIT_TOKENS)
 
     @property
@@ -195,7 +200,7 @@ class Journey:
 
     @property
     def read_by_rank(self) -> dict[int, int | None]:
-        """Tensor parallel rank -> tokens that it had read when the scheduler took them.
+        """Rank -> tokens that it had read when the scheduler took them.
 
         From 0.5.23 on the scheduler takes the least of all ranks: what a rank had read by itself is in its transfer.
         """
@@ -203,7 +208,7 @@ class Journey:
         for each in self.ranks:
             transfer, finish = _nth(each, v.PREFETCH_TRANSFER, self._place(v.PREFETCH_TRANSFER, self.transfer)), each.last(v.PREFETCH_FINISH)
             if transfer is not None and finish is not None and transfer.end_ns <= finish.end_ns:
-                read[each.engine.tp_rank] = max(read.get(each.engine.tp_rank) or 0, count(transfer, v.DONE_TOKENS))
+                read[each.engine.rank] = max(read.get(each.engine.rank) or 0, count(transfer, v.DONE_TOKENS))
         return read
 
     @property
@@ -231,10 +236,10 @@ class Journey:
         return spans.index(own) if own is not None and own in spans else -1
 
     def _over_ranks(self, name: str, own: Span | None, key: str) -> dict[int, int | None]:
-        """Tensor parallel rank -> a number of its span that answers to OWN: every rank prefetches in the same order."""
+        """Rank -> a number of its span that answers to OWN: every rank prefetches in the same order."""
         if own is None:
             return {}
-        found = {each.engine.tp_rank: _nth(each, name, self._place(name, own)) for each in self.ranks}
+        found = {each.engine.rank: _nth(each, name, self._place(name, own)) for each in self.ranks}
         return {rank: number(span, key) for rank, span in found.items() if span is not None}
 
     # -- load back -------------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ class World:
         states = [engine.backend_state() for engine in ranks]
         values = {state for state, _ in states}
         evidence = [each for _, ids in states for each in ids]
-        if len(ranks) < journey.attempt.engine.tp_size and values == {YES}:
+        if len(ranks) < journey.attempt.engine.tp_size * journey.attempt.engine.pp_size and values == {YES}:
             return Rung(UNKNOWN, len(ranks), len(ranks), evidence)
         if len(values) == 1:
             return Rung(next(iter(values)), len(ranks), len(ranks), evidence, sure=True)

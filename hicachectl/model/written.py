@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from hicachectl.model.attempt import Attempt
 from hicachectl.model.engine import NO, NOT_ASKED, UNKNOWN
 from hicachectl.model.journey import Journey, Rung, rated
 from hicachectl.model.pages import Pages, Write
@@ -40,16 +41,31 @@ def unwritten(journey: Journey, pages: Pages) -> list[str]:
 
 
 def _asked(journey: Journey, pages: Pages) -> list[str]:
-    """Full pages that were computed and are not known to be in the store before, by a write or by this request's own lookup."""
-    attempt, prefill = journey.attempt, journey.attempt.first_prefill
-    begun = prefill.start_ns if prefill is not None else attempt.start_ns
-    computed = attempt.page_keys[(journey.prefix or 0) // journey.page :]
-    return [key for key in computed if key not in attempt.present and not pages.known(attempt.key_prefix, key, attempt.key_suffixes, begun)]
+    """Full pages that were computed and that some rank is not known to have had in the store before, by a write or by its own lookup."""
+    computed = journey.attempt.page_keys[(journey.prefix or 0) // journey.page :]
+    return [key for key in computed if not all(_there(rank, pages, key) for rank in journey.ranks)]
+
+
+def _there(rank: Attempt, pages: Pages, key: str) -> bool:
+    return key in rank.present or bool(pages.known(rank.key_prefix, key, rank.key_suffixes, _begun(rank)))
+
+
+def _begun(rank: Attempt) -> int:
+    prefill = rank.first_prefill
+    return prefill.start_ns if prefill is not None else rank.start_ns
 
 
 def _writes(journey: Journey, pages: Pages, key: str) -> list[Write]:
-    attempt, prefill = journey.attempt, journey.attempt.first_prefill
-    return pages.after(attempt.key_prefix, key, attempt.key_suffixes, prefill.start_ns if prefill is not None else attempt.start_ns)
+    """The writes of a page on every rank that had not had it; empty where one rank's is not seen."""
+    found: list[Write] = []
+    for rank in journey.ranks:
+        if _there(rank, pages, key):
+            continue
+        own = pages.after(rank.key_prefix, key, rank.key_suffixes, _begun(rank))
+        if not own:
+            return []
+        found += own
+    return found
 
 
 def _refusals(journey: Journey) -> list[str]:

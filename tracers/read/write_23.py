@@ -3,6 +3,7 @@
 from typing import Any
 
 from tracers import carry
+from tracers.detail import Keys
 from tracers.point import SKIP, Args, Kwargs
 from tracers.read.take import argument, free_tokens, outcome
 
@@ -53,7 +54,10 @@ def backed_up(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseEx
     reason = None
     if result is None and error is None:
         reason = "W06" if carry.noted("write_none") else "W07"
-    return (outcome(error, declined=result is None), node, tokens, done, None, host_free, None, carry.within("evict.device"), reason, None)
+    find = getattr(getattr(args[0], "tree_core", None), "get_hash_values", None)
+    hashes = find(node) if find is not None and error is None else None
+    on_eviction = carry.within("evict.device")
+    return (outcome(error, declined=result is None), node, tokens, done, None, host_free, None, on_eviction, reason, Keys(list(hashes)) if hashes else None)
 
 
 def acknowledged_rid(args: Args, kwargs: Kwargs) -> str | None:

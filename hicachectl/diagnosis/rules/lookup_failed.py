@@ -10,10 +10,11 @@ from tracers import vocabulary as v
 def judge(case: Case, pages: tuple[int, ...]) -> Finding:
     """Name the exception or the code, and the time that it cost."""
     journey = case.journey
-    lookup, calls = journey.lookup, journey.lookup_calls
+    failed = next((each for each in journey.on_ranks if each.lookup_code is not None or (each.lookup is not None and each.lookup.error)), journey)
+    lookup, calls = failed.lookup, failed.lookup_calls
     if lookup is not None and lookup.error:
         return of_request(journey, "R10", args={"exception": text(lookup, v.ERROR), "pages": len(pages)}, evidence=(lookup,))
-    code = journey.lookup_code
+    code = failed.lookup_code
     row = store(code) if code is not None else None
     worst = max(calls, key=lambda call: call.span.duration_ns, default=None)
     args: dict[str, object] = {
@@ -21,6 +22,7 @@ def judge(case: Case, pages: tuple[int, ...]) -> Finding:
         "name": row.name if row else "UNKNOWN",
         "ms": round(worst.span.duration_ns / 1e6) if worst is not None else None,
         "pages": len(pages),
+        "rank": failed.attempt.engine.rank,
     }
     return of_request(journey, "R101", args=args, evidence=(lookup, *(call.span for call in calls)), certain=code is not None)
 

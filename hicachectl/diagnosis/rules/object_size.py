@@ -15,7 +15,7 @@ TOO_SMALL = -600
 def judge(case: Case) -> Iterator[Finding]:
     """A get whose first bad object is too large for its buffer, or came with fewer bytes than the buffer has."""
     journey = case.journey
-    for call in journey.transfer_calls:
+    for call in (call for each in journey.on_ranks for call in each.transfer_calls):
         code = number(call.span, v.FIRST_BAD_CODE)
         if code is None or call.object_bytes is None or (code != TOO_SMALL and not 0 < code < call.object_bytes):
             continue

@@ -18,14 +18,16 @@ def judge(case: Case, pages: tuple[int, ...]) -> Finding:
     args: dict[str, object] = {"done": done, "pages": asked, "pages_lost": len(pages), "tokens": len(pages) * page}
     evidence = (journey.transfer, journey.finish, *(call.span for call in journey.transfer_calls))
     certain = case.world.certain(journey.attempt.engine)
-    death = _death(journey)
+    death = next(filter(None, map(_death, journey.on_ranks)), None)
     if death is not None:
         return of_request(journey, "R16", args=args | said(death), evidence=(death, journey.lookup, *evidence))
-    failed = _failed_get(journey)
-    if failed is not None:
-        return of_request(journey, "R15", args=args | failed, evidence=evidence, certain=certain)
+    for each in journey.on_ranks:
+        failed = _failed_get(each)
+        if failed is not None:
+            shown = (each.transfer, each.finish, *(call.span for call in each.transfer_calls))
+            return of_request(journey, "R15", args=args | failed | {"rank": each.attempt.engine.rank}, evidence=shown, certain=certain)
     read = {rank: tokens for rank, tokens in journey.read_by_rank.items() if tokens is not None}
-    own = read.get(journey.attempt.engine.tp_rank, 0)
+    own = read.get(journey.attempt.engine.rank, 0)
     if own > (journey.arrived or 0):
         slowest = min(read, key=lambda rank: read[rank])
         return of_request(journey, "R20", args=args | {"local": own, "agreed": journey.arrived, "rank": slowest}, evidence=evidence, certain=len(read) > 1)

@@ -18,10 +18,10 @@ NO_SPACE = -200
 def judge(case: Case) -> Iterator[Finding]:
     """The first operation of this request that wrote fewer pages than it had."""
     journey = case.journey
-    for span in journey.attempt.all(v.WRITE_STORE):
+    for rank, span in ((each, span) for each in journey.ranks for span in each.all(v.WRITE_STORE)):
         pages, page = count(span, v.PAGES), journey.page
         done = count(span, v.WRITTEN_TOKENS) // page
-        put = _failed_put(journey.attempt, span)
+        put = _failed_put(rank, span)
         if done >= pages or put is None:
             continue
         call = batch(put)
@@ -33,6 +33,7 @@ def judge(case: Case) -> Iterator[Finding]:
             "pages": pages,
             "pages_lost": pages - done,
             "key": call.first_bad_key,
+            "rank": rank.engine.rank,
             "codes": {str(key): value for key, value in call.codes.items()},
         }
         missing = frozenset(page.page_key for page in call.pages if page.bad)

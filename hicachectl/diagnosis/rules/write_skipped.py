@@ -13,16 +13,17 @@ def judge(case: Case) -> Iterator[Finding]:
     """The first skip of each kind, unless a later try of the same node went through."""
     journey = case.journey
     seen: set[str] = set()
-    done = {number(span, v.NODE) for span in journey.attempt.all(v.WRITE_BACKUP) if count(span, v.WRITTEN_TOKENS)}
-    for span in journey.attempt.all(v.WRITE_BACKUP):
+    backups = [(rank.engine.id, span) for rank in journey.ranks for span in rank.all(v.WRITE_BACKUP)]
+    done = {(engine, number(span, v.NODE)) for engine, span in backups if count(span, v.WRITTEN_TOKENS)}
+    for engine, span in backups:
         code = reason(span)
-        if code is None or code in seen or number(span, v.NODE) in done:
+        if code is None or code in seen or (engine, number(span, v.NODE)) in done:
             continue
         seen.add(code)
         tokens = count(span, v.TOKENS)
         args: dict[str, object] = {"tokens": tokens, "free": number(span, v.HOST_FREE), "needed": tokens, "freed": number(span, v.HOST_FREE), "parent_tokens": "earlier"}
         yield of_request(journey, code, args=args, evidence=(span,), unwritten=frozenset(keys(span)), time_ns=span.start_ns)
-    for span in journey.attempt.all(v.WRITE_ENQUEUE):
+    for span in (span for rank in journey.ranks for span in rank.all(v.WRITE_ENQUEUE)):
         code = reason(span)
         if code in ("W09", "W10") and code not in seen:
             seen.add(code)
