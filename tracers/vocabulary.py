@@ -194,6 +194,7 @@ KEY_SUFFIXES = _attr("hicache.key.suffixes", "strs", "what stands behind the pag
 GROUP_ASKED = _attr("hicache.group.asked", "bool", "group semantics asked for")
 GROUP_SUPPORTED = _attr("hicache.group.supported", "bool", "the installed Mooncake knows group ids")
 ENGINE_SHARED = _attr("mooncake.engine.shared", "bool", "an existing Transfer Engine is reused")
+ENGINE_DEVICE = _attr("mooncake.engine.device", "str", "device of the Transfer Engine that exists; (none) where it has none")
 ENGINE_EXISTS = _attr("mooncake.engine.exists", "bool", "a Transfer Engine existed that could have been shared")
 REPLICATED = _attr("hicache.kv.replicated", "bool", "every rank holds the same KV (MLA): only rank 0 writes")
 LAYOUT_SPLIT = _attr("hicache.kv.split_heads", "bool", "objects hold parts of the heads (tp_lcm_size)")
@@ -203,6 +204,7 @@ CAPACITY_LIMIT = _attr("hicache.prefetch.limit", "int", "tokens that all running
 OCCUPIED = _attr("hicache.prefetch.occupied", "int", "tokens occupied by running prefetches", "{token}")
 MESSAGE = _attr("hicachectl.message", "str", "the engine's own answer")
 CODE = _attr("mooncake.code", "int", "return code of the store client")
+MEMLOCK = _attr("hicachectl.memlock.limit", "int", "bytes that this process may lock, where a registration was refused; -1 for no limit", "By")
 POOL = _attr("hicache.pool.name", "str", "host pool")
 POOL_CLASS = _attr("hicache.pool.class", "str", "class of the host pool")
 ADDRESS = _attr("mooncake.buffer.address", "int", "first byte of the range")
@@ -286,7 +288,7 @@ BACKUP_SKIP = _attr("hicache.write.skip", "bool", "this rank does not write: KV 
 EVICT_ASKED = _attr("hicache.evict.asked", "int", "tokens asked to be freed", "{token}")
 EVICT_FREED = _attr("hicache.evict.freed", "int", "tokens freed", "{token}")
 EVICT_LOST = _attr("hicache.evict.unbacked", "int", "tokens dropped without a host copy", "{token}")
-IN_FLIGHT = _attr("hicache.in_flight", "int", "prefetches and backups that were running")
+IN_FLIGHT = _attr("hicache.in_flight", "int", "prefetches, backups and copies that were running")
 
 # --- attributes: samples of the master --------------------------------------------------------------------------------
 SAMPLE_KEYS = _attr("mooncake.sample.keys", "int", "objects in the store", "{object}")

@@ -101,7 +101,7 @@ POINTS: tuple[Point, ...] = (
         targets=(Target(f"{STORE}.__init__", ("self", "storage_config")),),
         span=v.BACKEND_OPEN,
         attributes=(
-            v.OUTCOME, v.TAG, v.KEY_PREFIX, v.KEY_SUFFIXES, v.GROUP_ASKED, v.GROUP_SUPPORTED, v.ENGINE_EXISTS, v.ENGINE_SHARED, v.PROTOCOL, v.ERROR_TEXT,
+            v.OUTCOME, v.TAG, v.KEY_PREFIX, v.KEY_SUFFIXES, v.GROUP_ASKED, v.GROUP_SUPPORTED, v.ENGINE_EXISTS, v.ENGINE_DEVICE, v.ENGINE_SHARED, v.PROTOCOL, v.ERROR_TEXT,
         ),
         after=read.opened,
         carries=True,

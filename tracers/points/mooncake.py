@@ -32,7 +32,7 @@ POINTS: tuple[Point, ...] = (
         doc="address range, size and code of a registration",
         targets=_native("register_buffer"),
         span=v.BUFFER_REGISTER,
-        attributes=(v.OUTCOME, v.CODE, v.ADDRESS, v.BYTES),
+        attributes=(v.OUTCOME, v.CODE, v.ADDRESS, v.BYTES, v.MEMLOCK),
         after=read.registered,
         rungs=("backend_created",),
     ),

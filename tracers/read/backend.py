@@ -115,6 +115,7 @@ def opened(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseExcep
         getattr(store, "enable_group_semantics", None),
         getattr(store, "_supports_group_ids", None),
         shared is not None,
+        _device_name(shared),
         _reused(shared, config),
         text(getattr(config, "protocol", None)),
         None,
@@ -131,12 +132,21 @@ def _suffixes(store: Any) -> list[str] | None:
     return [f"_{each}_{part}" for each in (suffix if isinstance(suffix, list) else [suffix]) for part in ("k", "v")]
 
 
+def _engine_device(shared: Any) -> str | None:
+    """Device that SGLang's own Transfer Engine was made for."""
+    return text(getattr(shared, "get_ib_device", lambda: None)())
+
+
+def _device_name(shared: Any) -> str | None:
+    device = _engine_device(shared)
+    return None if shared is None else ("(none)" if device is None else device)
+
+
 def _reused(shared: Any, config: Any) -> bool:
     """The four conditions under which SGLang hands its own Transfer Engine to the store."""
     if shared is None or config is None:
         return False
-    device = getattr(shared, "get_ib_device", lambda: None)()
-    return bool(getattr(config, "device_name", "") == device and config.metadata_server == "P2PHANDSHAKE" and config.protocol == "rdma")
+    return bool(getattr(config, "device_name", "") == _engine_device(shared) and config.metadata_server == "P2PHANDSHAKE" and config.protocol == "rdma")
 
 
 def plain(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:

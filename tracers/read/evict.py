@@ -77,10 +77,10 @@ def flushed(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseExce
 
 
 def before_reset(args: Args, kwargs: Kwargs) -> Any:
-    """Prefetches and backups that a reset drops."""
+    """Prefetches, backups and copies that a reset drops."""
     del kwargs
     tree = args[0]
-    return sum(len(getattr(tree, name, ()) or ()) for name in ("ongoing_prefetch", "ongoing_backup", "ongoing_write_through"))
+    return sum(len(getattr(tree, name, ()) or ()) for name in ("ongoing_prefetch", "ongoing_backup", "ongoing_write_through", "ongoing_load_back"))
 
 
 def reset(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:

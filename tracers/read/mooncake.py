@@ -1,5 +1,6 @@
 """Readers at the Mooncake binding: registered memory, and the code of each object of a batch."""
 
+import resource
 from typing import Any
 
 from tracers.detail import Objects, Range
@@ -16,12 +17,12 @@ def ranges() -> tuple[Range, ...]:
 
 
 def registered(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:
-    """BUFFER_REGISTER: address, size and code of `register_buffer(ptr, size)`."""
+    """BUFFER_REGISTER: address, size and code of `register_buffer(ptr, size)`; the locked-memory limit where it was refused."""
     del state
     address, size = whole(argument(args, kwargs, 1, "ptr")), whole(argument(args, kwargs, 2, "size"))
     if error is None and result == 0 and address is not None and size is not None:
         _ranges[0] = (*_ranges[0], (address, address + size))
-    return (outcome(error, declined=result != 0), whole(result), address, size)
+    return (outcome(error, declined=result != 0), whole(result), address, size, resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] if result != 0 else None)
 
 
 def unregistered(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:

@@ -1,4 +1,4 @@
-"""The backend does not exist or cannot serve: A01, A03, A06, A07, A11, A13, A20."""
+"""The backend does not exist or cannot serve: A01, A03, A06, A07, A11; a refused registration has a rule of its own."""
 
 from collections.abc import Iterator
 
@@ -23,10 +23,12 @@ def judge(world: World) -> Iterator[Finding]:
         tried = engine.last(v.BACKEND_CREATE) or engine.last(v.BACKEND_ATTACH)
         # A scheduler that failed before it came to its backend says nothing of the backend.
         if engine.scheduler and tried is not None and engine.backend_state()[0] == NO:
-            yield _first_fault(engine)
+            fault = _first_fault(engine)
+            if fault is not None:
+                yield fault
 
 
-def _first_fault(engine: Engine) -> Finding:
+def _first_fault(engine: Engine) -> Finding | None:
     create, setup, warmup, attach = (engine.last(name) for name in (v.BACKEND_CREATE, v.STORE_SETUP, v.BACKEND_WARMUP, v.BACKEND_ATTACH))
     code = number(setup, v.CODE)
     if code not in (None, 0):
@@ -51,10 +53,8 @@ def _first_fault(engine: Engine) -> Finding:
             "cause": CAUSES.get(code) if code is not None else None,
         }
         return of_engine(engine, "A07", args=args, evidence=(warmup, create), causal=True)
-    refused = next((span for span in engine.all(v.BUFFER_REGISTER) if number(span, v.CODE) != 0), None)
-    if refused is not None:
-        args = {"pool": "kv", "reason": f"register_buffer returned {number(refused, v.CODE)}", "code": number(refused, v.CODE), "bytes": number(refused, v.BYTES)}
-        return of_engine(engine, "A20", args=args, evidence=(refused,), causal=True)
+    if any(number(span, v.CODE) != 0 for span in engine.all(v.BUFFER_REGISTER)):
+        return None
     message = text(create, v.ERROR_TEXT) or text(attach, v.ERROR_TEXT) or ""
     if "standalone_storage" in message:
         return of_engine(engine, "A06", args={"allocator": "another allocator than Mooncake's"}, evidence=(create, attach), causal=True)
@@ -65,7 +65,7 @@ def _first_fault(engine: Engine) -> Finding:
 
 RULE = Rule(
     "backend cannot serve",
-    ("A01", "A03", "A06", "A07", "A11", "A20"),
+    ("A01", "A03", "A06", "A07", "A11"),
     (v.BACKEND_CREATE, v.BACKEND_CONFIG, v.STORE_SETUP, v.BACKEND_WARMUP, v.BACKEND_ATTACH, v.BUFFER_REGISTER, v.ENGINE, v.ENGINE_START),
     of_world=judge,
 )
