@@ -1,10 +1,10 @@
 """What tests of the real path share: one store, and one engine run, for all of them."""
 
-import importlib.util
 from collections.abc import Iterator
 
 import engines
 import pytest
+from installed import needs
 
 from hicachectl.lab import store as lab_store
 from hicachectl.lab.store import Store
@@ -34,10 +34,3 @@ def reused() -> engines.Played:
             engines.values("HICACHECTL_STAND_IN"),
         ]
     )
-
-
-def needs(*packages: str) -> None:
-    """Skip where this Python lacks a package; `make test` runs in one that has them all."""
-    for package in packages:
-        if importlib.util.find_spec(package) is None:
-            pytest.skip(f"{package} is not installed beside this Python")

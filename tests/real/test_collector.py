@@ -9,7 +9,7 @@ import engines
 import invoke
 import pytest
 import verdicts
-from conftest import needs
+from installed import needs
 
 pytestmark = pytest.mark.real
 

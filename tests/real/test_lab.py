@@ -18,7 +18,7 @@ from pathlib import Path
 import engines
 import invoke
 import pytest
-from conftest import needs
+from installed import needs
 
 from hicachectl.exits import UnreachableError, UsageError
 from hicachectl.lab import store as lab_store

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import invoke
 import pytest
-from conftest import needs
+from installed import needs
 
 from hicachectl.checks import arguments, inside, layout
 from hicachectl.exits import OperatorError

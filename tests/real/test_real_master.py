@@ -6,7 +6,7 @@ import sys
 import textwrap
 
 import pytest
-from conftest import needs
+from installed import needs
 
 from hicachectl.exits import BadInputError
 from hicachectl.lab import store as lab_store

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import invoke
 import pytest
-from conftest import needs
+from installed import needs
 
 from hicachectl.lab import store as lab_store
 from hicachectl.lab.store import Store

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import invoke
 import pytest
-from conftest import needs
+from installed import needs
 
 from hicachectl.lab.stand_ins import copies, rows
 

@@ -12,7 +12,7 @@ import engines
 import invoke
 import pytest
 import verdicts
-from conftest import needs
+from installed import needs
 
 from hicachectl.lab import gpu
 from hicachectl.store import read

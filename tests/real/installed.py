@@ -1,0 +1,12 @@
+"""Which packages a real test needs beside this Python."""
+
+import importlib.util
+
+import pytest
+
+
+def needs(*packages: str) -> None:
+    """Skip where this Python lacks a package; `make test` runs in one that has them all."""
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package} is not installed beside this Python")
