@@ -63,12 +63,9 @@ class Forward:
                     try:
                         self.dropped += send(line.strip())
                     except UnreachableError as error:
-                        self._failed(error)
+                        self.dropped += 1
+                        self.fault = self.fault or str(error)
         except (UnreachableError, UsageError) as error:
-            self._failed(error)
+            self.fault = str(error)
             while self._lines.get() is not None:
                 self.dropped += 1
-
-    def _failed(self, error: Exception) -> None:
-        self.dropped += 1
-        self.fault = self.fault or str(error)

@@ -15,7 +15,7 @@ from hicachectl.recorder.interpreter import Plugin
 from hicachectl.recorder.journal import Journal
 from hicachectl.recorder.screen import Screen
 from hicachectl.recorder.summary import Summary
-from hicachectl.store import Tail, shelf
+from hicachectl.store import Tail, files, ledger, shelf
 
 TICK_S = 1.0
 _HOUSEKEEPING_TICKS = 60
@@ -100,6 +100,7 @@ class _Watch:
     def __init__(self, folder: Path, env: Mapping[str, str], screen: Screen) -> None:
         self.summary = Summary()
         self._env = env
+        self._folder = folder
         collector = forward.target(env)
         self._forward = forward.Forward(collector) if collector is not None else None
         self._journal = Journal(folder, self._forward.put if self._forward is not None else None)
@@ -146,10 +147,19 @@ class _Watch:
         with self._guarded():
             self._close_forward()
         with self._guarded():
+            self._count_unsent()
+        with self._guarded():
             if self.summary.engines:
                 self._findings.finish(self.summary.spans)
                 self.summary.findings = self._findings.levels
             shelf.keep_below()
+
+    def _count_unsent(self) -> None:
+        """What the last ledgers say, for their spans may have been told before the end."""
+        for path in files.ledger_files(self._folder):
+            told = ledger.from_file(path)
+            if told is not None and told.unsent:
+                self.summary.unsent[told.engine] = told.unsent
 
     def _close_forward(self) -> None:
         if self._forward is not None:

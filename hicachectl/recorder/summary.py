@@ -26,6 +26,8 @@ class Summary:
     computed: int = 0
     pages_written: int = 0
     pages_read: int = 0
+    unsent: dict[str, int] = field(default_factory=dict)
+    """Engine id -> spans that did not reach the collector."""
     findings: Mapping[str, int] | None = None
     """Findings so far by level, None where they are not counted."""
     _matched: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
@@ -92,6 +94,11 @@ class Summary:
     def _write(self, span: Span) -> None:
         self.pages_written += self._pages(span, v.WRITTEN_TOKENS)
 
+    def _told(self, span: Span) -> None:
+        unsent = _number(span, v.EXPORT_DROPPED)
+        if unsent:
+            self.unsent[span.engine] = unsent
+
     def _read(self, span: Span) -> None:
         self.pages_read += self._pages(span, v.DONE_TOKENS)
 
@@ -111,6 +118,7 @@ _TAKES = {
     v.REQUEST_FINISHED: Summary._finish,  # noqa: SLF001
     v.WRITE_STORE: Summary._write,  # noqa: SLF001
     v.PREFETCH_TRANSFER: Summary._read,  # noqa: SLF001
+    v.LEDGER: Summary._told,  # noqa: SLF001
 }
 
 

@@ -92,8 +92,8 @@ class Ledger(Struct):
 
     @property
     def unsent(self) -> int:
-        """Spans that did not reach the collector that was to get them; what waited when a process was killed did not either."""
-        return self.export.dropped + self.export.waiting if self.export is not None else 0
+        """Spans that are known not to have reached the collector that was to get them."""
+        return self.export.dropped if self.export is not None else 0
 
     @property
     def faulty(self) -> list[str]:

@@ -65,6 +65,7 @@ def engine_row(engine: Engine) -> dict[str, Any]:
             },
         },
         "points": {"installed": engine.installed, "missing": engine.blind},
+        "export_dropped": engine.ledger.unsent if engine.ledger is not None else 0,
     }
 
 
@@ -136,6 +137,8 @@ def _engines(found: Diagnosis) -> Iterable[RenderableType]:
                 f", blind: {', '.join(engine.blind)}" if engine.blind else "",
             )
             yield backend
+            if engine.ledger is not None and engine.ledger.unsent:
+                yield Text(f"  {engine.ledger.unsent} spans did not reach the collector", palette.WARNING)
 
 
 def _incomplete(found: Diagnosis) -> Iterable[RenderableType]:

@@ -41,6 +41,8 @@ def ending(outcome: Outcome, newest: Path | None) -> str:
         )
         if summary.findings is not None:
             text.append(f"findings: {_findings(summary.findings)}")
+        if summary.unsent:
+            text.append(f"{sum(summary.unsent.values())} spans did not reach the collector; the recording has them")
         run = "" if outcome.folder == newest else f" {one_line(str(outcome.folder))}"
         text.append(f"read it with: hicachectl explain{run}")
     return "".join(f"hicachectl: {line}\n" for line in text)

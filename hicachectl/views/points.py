@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import msgspec
 from rich.text import Text
 
 from hicachectl.store import Ledger, LedgerPoint
@@ -51,6 +52,9 @@ def said(ledger: Ledger) -> list[str]:
     states = [f"{len(ids)} {state}" for state in ORDER[:3] if (ids := ledger.ids(state))]
     points = ", ".join([f"{ledger.installed} points on", *states])
     counted = f"{ledger.engine}: {points}; {ledger.written} spans written, {ledger.dropped} dropped"
+    if ledger.export is not None:
+        waiting = f", {ledger.export.waiting} waited when it last told" if ledger.export.waiting else ""
+        counted += f"; {ledger.export.sent} sent to the collector, {ledger.unsent} did not reach it{waiting}"
     return [counted, *(f"{ledger.engine}: fault: {fault}" for fault in ledger.faults)]
 
 
@@ -169,6 +173,7 @@ def _process(ledger: Ledger) -> dict[str, object]:
         "waiting": ledger.ids("waiting"),
         "written": ledger.written,
         "dropped": ledger.dropped,
+        "export": msgspec.to_builtins(ledger.export),
         "faults": ledger.faults,
         "points": [
             {

@@ -3,11 +3,14 @@
 import json
 from pathlib import Path
 
-from invoke import hicachectl
+import pytest
+from invoke import ROOT, hicachectl
 from recordings import Recording
 
 from hicachectl import store
 from tracers import vocabulary as v
+
+VERSIONS = ROOT / "tests" / "samples" / "versions"
 
 
 def run(folder: Path) -> Path:
@@ -69,3 +72,14 @@ def test_wrong_input_gets_the_contracts_exit_code(tmp_path: Path) -> None:
         assert done.returncode == code, done.stderr
         assert "Traceback" not in done.stderr
     assert (tmp_path / "kept.json").read_text() == "before"
+
+
+@pytest.mark.parametrize("version", sorted(path.name for path in VERSIONS.iterdir()))
+def test_a_recording_of_the_real_engine_explains_the_same_from_lines_of_otlp(version: str, tmp_path: Path) -> None:
+    """Ledgers become spans, so that schedulers that their parent killed are known to have ended in order there as well."""
+    copy = tmp_path / "copy.jsonl"
+    assert hicachectl("export", str(VERSIONS / version), "--to", "otlp", "--target", str(copy)).returncode == 0
+    here, there = (json.loads(hicachectl("explain", str(run), "-o", "json", "--fail-on", "never").stdout) for run in (VERSIONS / version, copy))
+    assert here["complete"], here["incomplete"]
+    assert here["requests"]
+    assert {**here, "runs": []} == {**there, "runs": []}

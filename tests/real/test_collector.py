@@ -49,12 +49,12 @@ def without_runs(document: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in document.items() if key != "runs"}
 
 
-@pytest.mark.parametrize("scheme", ["http", "grpc"])
-def test_a_recording_sent_afterwards_explains_the_same(scheme: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("version", "scheme"), [("0.5.14", "http"), ("0.5.23", "grpc")])
+def test_a_recording_sent_afterwards_explains_the_same(version: str, scheme: str, tmp_path: Path) -> None:
     """A recording of the real engine, sent by `export` and read back from what the collector handed on."""
     if scheme == "grpc":
         needs("grpc")
-    run = Path(__file__).parents[1] / "samples" / "reused"
+    run = Path(__file__).parents[1] / "samples" / "versions" / version
     with collecting.collector(tmp_path) as there:
         target = there.http if scheme == "http" else there.grpc.replace("http://", "grpc://")
         done = invoke.hicachectl("export", str(run), "--to", "otlp", "--target", target)
