@@ -71,7 +71,9 @@ def _writer(journey: Journey, world: World, index: int) -> tuple[str, str | None
     keys = journey.attempt.page_keys
     if index >= len(keys):
         return "", None
-    writes = [write for write in world.pages.before(journey.attempt.key_prefix, keys[index], journey.attempt.start_ns) if write.moved]
+    # Every rank writes objects of its own: the writer of this rank's stands for the others.
+    own = {*journey.attempt.key_suffixes}
+    writes = [write for write in world.pages.before(journey.attempt.key_prefix, keys[index], journey.attempt.start_ns) if write.moved and own & write.suffixes]
     return (writes[0].engine, writes[0].rid) if writes else ("", None)
 
 

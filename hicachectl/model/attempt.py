@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from hicachectl.model.engine import PROCESS_SPANS, Engine
-from hicachectl.model.objects import batch
+from hicachectl.model.objects import Batch, batch
 from hicachectl.model.take import count, flag, keys, number, text
 from hicachectl.store import Recording, Span
 from tracers import vocabulary as v
@@ -77,10 +77,19 @@ class Attempt:
     @cached_property
     def present(self) -> frozenset[str]:
         """Page keys that lookups before the first prefill found with every object of this rank."""
+        return frozenset(page.page_key for call in self._lookups for page in call.pages if page.whole)
+
+    @cached_property
+    def absent(self) -> frozenset[str]:
+        """Page keys that lookups before the first prefill were told are not there, with every object of this rank."""
+        told = [call for call in self._lookups if call.failed_code is None]
+        return frozenset(page.page_key for call in told for page in call.pages if page.bad) - self.present
+
+    @cached_property
+    def _lookups(self) -> list[Batch]:
         end = self.first_prefill
         asked = [span for span in self.all(v.PREFETCH_LOOKUP) if end is None or span.start_ns <= end.start_ns]
-        calls = [batch(call) for span in asked for call in self.inside(span, v.STORE_EXIST)]
-        return frozenset(page.page_key for call in calls for page in call.pages if page.whole)
+        return [batch(call) for span in asked for call in self.inside(span, v.STORE_EXIST)]
 
     @cached_property
     def key_prefix(self) -> str:

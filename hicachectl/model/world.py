@@ -43,12 +43,13 @@ class World:
             "loaded_back": load_rung(journey),
             "prefix_reused": reuse_rung(journey),
         }
-        engine = journey.attempt.engine
-        blind = set(engine.blind)
+        engines_seen = [rank.engine for rank in journey.ranks]
+        blind = {point for engine in engines_seen for point in engine.blind}
+        whole = all(engine.whole for engine in engines_seen)
         for name, rung in rungs.items():
             # Where spans are missing, that one is not there proves nothing: only what a span says counts.
             unproved = rung.state in (NO, NOT_ASKED, PARTIAL) and not (rung.sure and rung.evidence)
-            if blind & NEEDS[name] or (unproved and not engine.whole):
+            if blind & NEEDS[name] or (unproved and not whole):
                 rung.state = UNKNOWN
         return rungs
 

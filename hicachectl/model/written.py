@@ -47,7 +47,9 @@ def _asked(journey: Journey, pages: Pages) -> list[str]:
 
 
 def _there(rank: Attempt, pages: Pages, key: str) -> bool:
-    return key in rank.present or bool(pages.known(rank.key_prefix, key, rank.key_suffixes, _begun(rank)))
+    if key in rank.present or key in rank.absent:
+        return key in rank.present
+    return bool(pages.known(rank.key_prefix, key, rank.key_suffixes, _begun(rank)))
 
 
 def _begun(rank: Attempt) -> int:
