@@ -276,9 +276,7 @@ NODES = _attr("hicache.nodes", "ints", "tree nodes of one copy")
 QUEUE = _attr("hicachectl.queue", "int", "operations waiting in the thread's queue")
 
 # --- attributes: write and evict ------------------------------------------------------------------------------------
-FINISHED = _attr("hicache.request.is_finished", "bool", "the request had ended")
 CHUNKED = _attr("hicache.insert.chunked", "bool", "insert of a chunk that is not the last")
-UNBACKED_TOKENS = _attr("hicache.insert.unbacked", "int", "tokens on the request's path that have no host copy after the insert", "{token}")
 HIT_COUNT = _attr("hicache.node.hits", "int", "hit count of the first node without a host copy")
 WRITTEN_TOKENS = _attr("hicache.write.tokens", "int", "tokens copied or written", "{token}")
 PARENT_BACKED = _attr("hicache.write.parent_backed", "bool", "the parent has a host copy")

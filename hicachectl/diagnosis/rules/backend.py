@@ -66,6 +66,6 @@ def _first_fault(engine: Engine) -> Finding | None:
 RULE = Rule(
     "backend cannot serve",
     ("A01", "A03", "A06", "A07", "A11"),
-    (v.BACKEND_CREATE, v.BACKEND_CONFIG, v.STORE_SETUP, v.BACKEND_WARMUP, v.BACKEND_ATTACH, v.BUFFER_REGISTER, v.ENGINE, v.ENGINE_START),
+    (v.BACKEND_CREATE, v.BACKEND_CONFIG, v.STORE_SETUP, v.BACKEND_WARMUP, v.BACKEND_ATTACH, v.BUFFER_REGISTER, v.STORE_PUT, v.ENGINE, v.ENGINE_START),
     of_world=judge,
 )

@@ -6,7 +6,7 @@ from hicachectl.diagnosis.rules.threads import said
 from hicachectl.model.take import count, number, text
 from tracers import vocabulary as v
 
-READS = (v.REQUEST_QUEUED, v.PREFETCH_GATE, v.PREFETCH_ENQUEUE)
+READS = (v.REQUEST_QUEUED, v.PREFETCH_GATE, v.PREFETCH_ENQUEUE, v.ENGINE_START)
 CODES = ("R01", "R02", "R03", "R04", "R05", "R06", "R07", "R28")
 
 

@@ -33,4 +33,4 @@ def judge(case: Case, pages: tuple[int, ...]) -> Finding:
     return of_request(journey, "L10", args={"tokens": len(pages) * journey.page}, evidence=(ask, admission, journey.attempt.first_prefill), certain=False)
 
 
-RULE = LossRule("load back declined", ("L02", "L04", "L05", "L08", "L10", "E05", "G03"), (v.LOAD_BACK_ASK, v.LOAD_BACK, v.ADMISSION, v.PREFILL), judge)
+RULE = LossRule("load back declined", ("L02", "L04", "L05", "L08", "L10", "E05", "G03"), (v.LOAD_BACK_ASK, v.LOAD_BACK, v.PREFETCH_PUBLISH, v.ADMISSION, v.PREFILL), judge)

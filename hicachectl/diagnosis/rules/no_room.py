@@ -15,4 +15,4 @@ def judge(case: Case, pages: tuple[int, ...]) -> Finding:
     return of_request(journey, "R14", args=args, evidence=evidence, certain=told and case.world.certain(journey.attempt.engine))
 
 
-RULE = LossRule("no host room", ("R14",), (v.PREFETCH_TRANSFER, v.PREFETCH_LOOKUP, v.PREFETCH_SETTLE), judge)
+RULE = LossRule("no host room", ("R14",), (v.PREFETCH_TRANSFER, v.PREFETCH_LOOKUP, v.PREFETCH_ENQUEUE, v.PREFETCH_FINISH, v.PREFETCH_SETTLE), judge)

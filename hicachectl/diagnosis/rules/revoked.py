@@ -34,4 +34,4 @@ def judge(case: Case, pages: tuple[int, ...]) -> Finding:
     return of_request(journey, code or "R12", args=args, evidence=evidence, certain=code is not None and case.world.certain(journey.attempt.engine))
 
 
-RULE = LossRule("given up", ("R12", "R14", "R18", "X07"), (v.PREFETCH_REVOKE, v.PREFETCH_SETTLE, v.PREFETCH_LOOKUP, v.TREE_OPEN), judge)
+RULE = LossRule("given up", ("R12", "R14", "R18", "X07"), (v.PREFETCH_REVOKE, v.PREFETCH_SETTLE, v.PREFETCH_LOOKUP, v.PREFETCH_ENQUEUE, v.PREFETCH_TRANSFER, v.PREFETCH_FINISH, v.TREE_OPEN), judge)

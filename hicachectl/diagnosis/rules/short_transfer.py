@@ -87,6 +87,6 @@ def deadline(journey: Journey) -> float | None:
 RULE = LossRule(
     "transfer short",
     ("R15", "R16", "R17", "R18", "R20", "R25"),
-    (v.PREFETCH_TRANSFER, v.PREFETCH_FINISH, v.STORE_GET, v.PREFETCH_ABORT, v.PREFETCH_ENQUEUE, v.TREE_OPEN, v.PREFETCH_THREAD, v.RESET),
+    (v.PREFETCH_LOOKUP, v.PREFETCH_TRANSFER, v.PREFETCH_FINISH, v.STORE_GET, v.PREFETCH_ABORT, v.PREFETCH_ENQUEUE, v.TREE_OPEN, v.PREFETCH_THREAD, v.RESET),
     judge,
 )

@@ -26,4 +26,4 @@ def judge(case: Case) -> Iterator[Finding]:
     yield of_request(case.journey, "R19", args=args, evidence=(case.journey.transfer, case.journey.finish, case.journey.attempt.first_prefill))
 
 
-RULE = Rule("long wait", ("R19",), (v.PREFETCH_TRANSFER, v.PREFETCH_FINISH, v.PREFILL), of_case=judge)
+RULE = Rule("long wait", ("R19",), (v.PREFETCH_TRANSFER, v.PREFETCH_FINISH, v.LOAD_BACK_ASK, v.LOAD_BACK_START, v.LOAD_BACK_DONE, v.PREFILL), of_case=judge)
