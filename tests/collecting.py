@@ -4,6 +4,7 @@ import gzip
 import importlib.util
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -20,7 +21,7 @@ import invoke
 import pytest
 
 WORK = """
-import json, os, sys, threading, time
+import json, os, signal, sys, threading, time
 from tracers import encode, plugin, read, vocabulary as v
 from tracers.around import wrap
 from tracers.point import Point
@@ -44,6 +45,8 @@ for spans, pause in plan["steps"]:
     time.sleep(pause)
 print("peak", next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")), flush=True)
 print("modules", json.dumps([name for name in sys.modules if name.startswith(("tracers.otlp", "tracers.wire", "grpc"))]), flush=True)
+if plan.get("killed"):
+    os.kill(os.getpid(), signal.SIGKILL)
 if plan.get("say_end"):
     spool.ledger.closed = True
     spool.say_end(time.time_ns() // 1_000_000)
@@ -95,7 +98,7 @@ def work(folder: Path, env: Mapping[str, str], *steps: tuple[int, float], timeou
     code = child.wait()
     end = time.monotonic() - began
     killer.cancel()
-    assert code == 0, told
+    assert code == (-signal.SIGKILL if plan.get("killed") else 0), told
     return Worked(folder, code, told, int(lines[0]), json.loads(lines[1]), end)
 
 

@@ -37,6 +37,7 @@ class Export:
     dropped: int = 0
     """Spans that did not fit into the queue, that the collector refused, or that were left at the end."""
     waiting: int = 0
+    """Spans that wait, or are under way."""
 
 
 @dataclass(slots=True)

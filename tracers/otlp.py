@@ -162,7 +162,6 @@ class Exporter:
                 spans, size = spans + count, size + len(line)
             self._bytes -= size
             self._flying = spans
-            self.counts.waiting -= spans
         return joined(lines), spans
 
     def _deliver(self, sending: "Sender", batch: Batch) -> None:
@@ -199,6 +198,7 @@ class Exporter:
             if self._stopped:  # the end came first and counted it
                 return
             self._flying -= piece[1]
+            self.counts.waiting -= piece[1]
             self.counts.dropped += dropped
             self.counts.sent += piece[1] - dropped
             self._lock.notify_all()
@@ -217,6 +217,7 @@ class Exporter:
     def _drop(self, *, everything: bool = False) -> None:
         """Count what is being sent as dropped, and with EVERYTHING what waits; the lock is held."""
         self.counts.dropped += self._flying
+        self.counts.waiting -= self._flying
         self._flying = 0
         if everything:
             self.counts.dropped += self.counts.waiting

@@ -195,6 +195,15 @@ def test_what_waits_is_bounded(tmp_path: Path) -> None:
     assert done.peak_kb - without.peak_kb < 20_000
 
 
+def test_a_killed_process_leaves_a_count_too(tmp_path: Path) -> None:
+    """What was under way or waited when it last told is in its ledger, so that the sum holds there as well."""
+    with listener(lambda connection: None) as place:
+        done = work(tmp_path / "run", http(f"http://{place}"), (300, 1.3), killed=True)
+    export = done.ledger()["export"]
+    assert export["waiting"] > 0
+    assert done.ledger()["written"] == export["sent"] + export["dropped"] + export["waiting"] == len(done.spans())
+
+
 def test_without_grpcio_the_file_goes_on(tmp_path: Path) -> None:
     """One warning that names the extra, every span counted, nothing raised."""
     hide = tmp_path / "hide"
