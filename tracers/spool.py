@@ -115,11 +115,15 @@ class Spool:
     def say_end(self, now_ms: int) -> None:
         """In a parent that ends its schedulers: a ledger that says so, for they themselves are killed; waits a second at most."""
         self.ledger.ended_ms = now_ms
+        if self.settle() and self.exporter is not None:
+            self.exporter.settle()
+
+    def settle(self) -> bool:
+        """Have what waits written now, for this process may be killed next; waits a second at most, and says whether it was enough."""
         self._told.clear()
         self._ask = True
         self.queue.wake()
-        if self._told.wait(PATIENCE) and self.exporter is not None:
-            self.exporter.settle()
+        return self._told.wait(PATIENCE)
 
     def close(self) -> None:
         """Record no more, write what waits and the last ledger; waits a second at most, for a disk may hang."""
