@@ -83,3 +83,15 @@ def test_a_recording_of_the_real_engine_explains_the_same_from_lines_of_otlp(ver
     assert here["complete"], here["incomplete"]
     assert here["requests"]
     assert {**here, "runs": []} == {**there, "runs": []}
+
+
+def test_a_verdict_tells_what_did_not_reach_the_collector(tmp_path: Path) -> None:
+    """The recording is complete all the same; a copy that went through `export` tells the same number."""
+    made = Recording()
+    made.engine(pid=1).ledger(export={"sent": 1, "dropped": 6, "waiting": 0}).span(v.ENGINE_START, 1)
+    folder, copy = made.write(tmp_path / "run"), tmp_path / "copy.jsonl"
+    assert hicachectl("export", str(folder), "--to", "otlp", "--target", str(copy)).returncode == 0
+    for run in (folder, copy):
+        document = json.loads(hicachectl("explain", str(run), "-o", "json").stdout)
+        assert (document["complete"], document["engines"][0]["export_dropped"]) == (True, 6)
+    assert "6 spans did not reach the collector" in hicachectl("explain", str(folder)).stdout

@@ -73,3 +73,13 @@ def test_without_a_gate_the_engines_own_split_is_taken(tmp_path: Path) -> None:
     engine.span(v.PREFILL, 30, rid="a", attributes=told)
     found = summed(made, tmp_path)
     assert (found.device, found.host, found.storage, found.computed) == (16, 16, 0, 8)
+
+
+def test_what_did_not_reach_the_collector_is_that_of_each_process_s_last_ledger(tmp_path: Path) -> None:
+    """The count grows from ledger to ledger; processes are added up by who shows it."""
+    made = Recording()
+    for pid, counts in ((1, (0, 3)), (2, (4, 9)), (3, (None,))):
+        engine = made.engine(pid=pid)
+        for at, count in enumerate(counts):
+            engine.span(v.LEDGER, at, attributes={v.EXPORT_DROPPED: count})
+    assert sorted(summed(made, tmp_path).unsent.values()) == [3, 9]

@@ -44,3 +44,10 @@ def test_an_empty_recording_is_said_with_what_is_known() -> None:
     """Whether the plugin was there decides what to look at."""
     for state, said in ((Plugin.present, "did it start an engine?"), (Plugin.unknown, "could not be told")):
         assert said in live.ending(Outcome(0, Path("/r"), Summary(), 0, state), None)
+
+
+def test_the_ending_says_what_did_not_reach_the_collector() -> None:
+    """A sum over processes, and that the recording has it; nothing where all arrived."""
+    lossy = Summary(engines={"h:1:2"}, unsent={"h:1:2": 3, "h:2:2": 4})
+    assert "hicachectl: 7 spans did not reach the collector; the recording has them\n" in live.ending(Outcome(0, Path("/r"), lossy, 0, Plugin.present), None)
+    assert "collector" not in live.ending(Outcome(0, Path("/r"), SUMMARY, 0, Plugin.present), None)

@@ -1,6 +1,9 @@
 """Hook points as text."""
 
+import json
+
 from hicachectl.store import Ledger, LedgerPoint
+from hicachectl.store.ledger import Export
 from hicachectl.views import points as view
 
 
@@ -45,3 +48,12 @@ def test_a_process_is_summed_up_in_sentences() -> None:
     told = ledger(LedgerPoint("a", state="installed"), LedgerPoint("b", state="missing"))
     told.faults = ["x broke"]
     assert view.said(told) == ["h:1:2: 1 points on, 1 missing; 0 spans written, 0 dropped", "h:1:2: fault: x broke"]
+
+
+def test_what_a_collector_got_is_said() -> None:
+    """Sent, not arrived, and what waited when a killed process last told; JSON has the same."""
+    told = ledger(LedgerPoint("a", state="installed"))
+    told.export = Export(sent=64, dropped=5, waiting=2)
+    assert view.said(told) == ["h:1:2: 1 points on; 0 spans written, 0 dropped; 64 sent to the collector, 5 did not reach it, 2 waited when it last told"]
+    process = json.loads(view.points_document([], ["/r"], [told]))["processes"][0]
+    assert process["export"] == {"sent": 64, "dropped": 5, "waiting": 2}
