@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -103,6 +104,7 @@ class Keeper:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        shutil.rmtree(self.scratch, ignore_errors=True)  # the keeper does it, unless it was killed
 
     def _ask(self, order: dict[str, Any]) -> dict[str, Any]:
         # An interrupt between question and answer would hand this answer to the next question, so it waits until the answer is here.

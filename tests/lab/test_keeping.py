@@ -126,6 +126,8 @@ def test_a_keeper_that_died_is_said_and_its_processes_are_gone(keeper: Keeper) -
     assert ended(pid)
     with pytest.raises(UnreachableError, match="keeper"):
         keeper.sweep()
+    keeper.close()
+    assert not keeper.scratch.exists()
 
 
 OWNER = """
