@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,8 @@ class Ledger:
     """When this process ended its schedulers."""
     export: Export | None = None
     """What became of the spans that a collector was to get; None where there is none."""
+    running: Callable[[], list[str]] = list
+    """Tells the calls that hang."""
 
     def renew(self) -> None:
         """Start afresh, as in a forked child, which has the wrappers and did nothing yet."""
@@ -119,6 +122,7 @@ class Ledger:
             (v.ENDED, self.ended_ms),
             (v.DETAIL_DROPPED, self.recorder.queue.detail_dropped),
             (v.EXPORT_DROPPED, self.export.dropped if self.export else None),
+            (v.RUNNING, self.running() or None),
         ]
 
     def document(self, identity: dict[str, Any]) -> dict[str, Any]:
@@ -144,6 +148,7 @@ class Ledger:
             "written": self.written,
             "detail_dropped": recorder.queue.detail_dropped,
             "export": asdict(self.export) if self.export else None,
+            "running": self.running(),
             "closed": self.closed,
             "faults": list(recorder.guard.texts),
         }

@@ -41,7 +41,7 @@ def _begin(asked: settings.Settings) -> None:
     from tracers.spool import Spool  # noqa: PLC0415
 
     recorder = Recorder(Queue(asked.queue, asked.detail), Guard())
-    ledger = Ledger(recorder)
+    ledger = Ledger(recorder, running=read.mooncake.waiting)
     exporter = None
     if asked.collector is not None:
         from tracers.otlp import Exporter  # noqa: PLC0415

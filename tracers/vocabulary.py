@@ -68,6 +68,7 @@ STORE_SETUP = _span("mooncake.store.setup", "the store client connected, or fail
 STORE_EXIST = _span("mooncake.store.exist", "existence of objects was asked")
 STORE_PUT = _span("mooncake.store.put", "objects were put")
 STORE_GET = _span("mooncake.store.get", "objects were read")
+STORE_REPLICA = _span("mooncake.store.replica", "where the master says that an object lies, asked beside the engine because a get hangs or failed")
 STORE_REMOVE = _span("mooncake.store.remove", "objects were removed")
 STORE_CLOSE = _span("mooncake.store.close", "the store client was closed")
 
@@ -165,6 +166,7 @@ POINTS_FAULTS = _attr("hicachectl.points.faults", "int", "faults of our own that
 POINTS_WAITING = _attr("hicachectl.points.waiting", "strs", "hook points whose module this process has not imported")
 DROPPED = _attr("hicachectl.dropped", "int", "spans lost so far in this process", "{span}")
 WRITTEN = _attr("hicachectl.written", "int", "spans of this process that its files hold", "{span}")
+RUNNING = _attr("hicachectl.running", "strs", "gets that had not returned after a second: start in ms, request id, first object key, one space between")
 CLOSED = _attr("hicachectl.closed", "bool", "true in the last ledger of a process that ended in order")
 SCHEDULER = _attr("hicachectl.scheduler", "bool", "the process runs a scheduler")
 PARENT_PID = _attr("process.parent_pid", "int", "process that started this one")

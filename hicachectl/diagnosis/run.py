@@ -29,6 +29,7 @@ FOLDS: dict[str, frozenset[str]] = {
     "HC-K03": frozenset({"HC-R12", "HC-R04"}),
     "HC-K11": frozenset({"HC-R15"}),
     "HC-R16": frozenset({"HC-R17", "HC-R18"}),
+    "HC-R102": frozenset({"HC-R17", "HC-R18"}),
     "HC-L08": frozenset({"HC-R19"}),
     "HC-W02": MISSED,
     "HC-W13": MISSED,

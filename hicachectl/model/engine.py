@@ -254,6 +254,18 @@ class Engine:
             return UNKNOWN, evidence
         return YES, evidence
 
+    def hanging(self) -> list[tuple[int, str | None, str]]:
+        """Gets that had not returned when this process was last heard of: (start in ms, request, first object key)."""
+        if self.ledger is None or self.ledger.closed:
+            return []
+        parts = [each.split(" ", 2) for each in self.ledger.running]
+        return [(int(began), rid if rid != "-" else None, key) for began, rid, key in (part for part in parts if len(part) == 3) if began.isdigit()]
+
+    @property
+    def seen_ms(self) -> int:
+        """When this process was last heard of."""
+        return self.ledger.seen_ms if self.ledger is not None else 0
+
     def dead(self, name: str, function: str, at_ns: int) -> Span | None:
         """The death of a storage thread (WRITE_THREAD or PREFETCH_THREAD) that was not made good by a time; a reset or an attach starts it anew."""
         ends = [span for span in self.all(name) if span.error and function in span.thread_name and span.end_ns <= at_ns]

@@ -155,9 +155,13 @@ class Journey:
     @property
     def accepted(self) -> bool:
         """Whether the pages found were handed to the I/O thread, or the scheduler ended the prefetch before they could be."""
-        enough = number(self.lookup, v.THRESHOLD)
-        cut = self.finish is not None and self.hit is not None and enough is not None and self.hit >= enough
-        return self.transfer is not None or self.agreed > 0 or cut
+        return self.transfer is not None or self.agreed > 0 or (self.finish is not None and self.enough)
+
+    @property
+    def enough(self) -> bool:
+        """Whether enough was found for a prefetch, be it read or not."""
+        threshold = number(self.lookup, v.THRESHOLD)
+        return self.hit is not None and threshold is not None and self.hit >= threshold
 
     @property
     def revoke(self) -> Span | None:

@@ -8,7 +8,7 @@ from hicachectl.model.engine import NO, NOT_ASKED, PARTIAL, UNKNOWN, YES, Engine
 from hicachectl.model.fingerprints import Fingerprints, fingerprints
 from hicachectl.model.journey import Journey, Rung, found_rung, load_rung, publish_rung, reuse_rung, transfer_rung
 from hicachectl.model.pages import Pages, pages
-from hicachectl.model.take import number, text
+from hicachectl.model.take import number, strings, text
 from hicachectl.model.written import written_rung
 from hicachectl.store import Recording, Span
 from tracers import vocabulary as v
@@ -76,6 +76,10 @@ class World:
         if first is None or last is None or before[-1] is after[0]:
             return None
         return max(0, last - first) if last >= first else last
+
+    def owner(self, key: str | None) -> str | None:
+        """Where the master said that an object lies, or None where nobody asked."""
+        return next((text(span, v.REPLICA) for span in self.recording.spans if span.name == v.STORE_REPLICA and key in strings(span, v.OBJECT_KEYS)), None)
 
     def certain(self, engine: Engine) -> bool:
         """Whether nothing of this engine's part of the recording, nor of those beside it, is known to be missing."""

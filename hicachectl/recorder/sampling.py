@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import httpx
@@ -19,6 +19,9 @@ LONGEST_SILENCE_S = 10.0
 _OUTAGE_S = 5.0
 """A master that answered before is noted as silent only after this long: at the end it stops a moment before we do."""
 _TIMEOUT_S = 2.0
+MOST_LOOKED_UP = 64
+"""Objects that the masters are asked for in one recording: a look-up leases the object and counts as a hit, and one of a kind is enough."""
+TRANSFER_FAIL = -800
 _METRICS = {row.name: row.metrics for row in master.SAMPLED}
 COUNTED: Mapping[str, tuple[str, ...]] = {
     v.SAMPLE_KEYS: _METRICS["keys"],
@@ -52,6 +55,16 @@ def masters_in(spans: Iterable[Span], env: Mapping[str, str]) -> set[tuple[str, 
     return found
 
 
+def troubled(spans: Iterable[Span]) -> Iterator[str]:
+    """Object keys whose owner is of interest: the first of a get that hangs, and that of a get whose copy failed."""
+    for span in spans:
+        key, running = span.attributes.get(v.FIRST_BAD_KEY), span.attributes.get(v.RUNNING)
+        if span.name == v.STORE_GET and span.attributes.get(v.FIRST_BAD_CODE) == TRANSFER_FAIL and isinstance(key, str):
+            yield key
+        elif span.name == v.LEDGER and isinstance(running, list):
+            yield from (each.rpartition(" ")[2] for each in running if isinstance(each, str))
+
+
 @dataclass(slots=True)
 class _Base:
     """One master: where it is asked, and what it answered last."""
@@ -77,8 +90,16 @@ class Sampler:
         self._bases: dict[str, _Base] = {}
         # One client for all: a new one for each question would cost 30 ms of the engine's machine, mostly for certificates.
         self._client = httpx.Client(timeout=_TIMEOUT_S, trust_env=False, verify=False)  # noqa: S501 - it speaks http only
+        self._wanted: dict[str, bool] = {}
+        """Object key -> whether the masters were asked where it lies."""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+
+    def find(self, keys: Iterable[str]) -> None:
+        """Ask the masters, once, where these objects lie."""
+        for key in keys:
+            if len(self._wanted) < MOST_LOOKED_UP:
+                self._wanted.setdefault(key, False)
 
     def add(self, masters: Iterable[tuple[str, int]]) -> None:
         """Sample these masters from now on."""
@@ -104,6 +125,10 @@ class Sampler:
             begun = time.monotonic()
             for base in list(self._bases.values()):
                 self._sample(base)
+            for key in [key for key, asked in list(self._wanted.items()) if not asked]:
+                self._wanted[key] = True
+                for base in list(self._bases.values()):
+                    self._look_up(base, key)
             self._stop.wait(max(0.1, EVERY_S - (time.monotonic() - begun)))
         for base in self._bases.values():
             self._write_held(base)
@@ -123,6 +148,17 @@ class Sampler:
             return
         self._write_held(base)
         self._write(base, start, time.time_ns(), values)
+
+    def _look_up(self, base: _Base, key: str) -> None:
+        start = time.time_ns()
+        try:
+            copies = master.query_key(base.url, key, timeout=_TIMEOUT_S)
+        except OperatorError as error:
+            self._journal.fault(f"where {key} lies is not known: {error}")
+            return
+        if copies is not None:
+            where = ", ".join(copy.endpoint for copy in copies) or None
+            self._journal.span(v.STORE_REPLICA, start, time.time_ns(), {v.MASTER: base.address, v.OBJECT_KEYS: [key], v.REPLICA: where})
 
     def _asked(self, url: str) -> dict[str, int]:
         told = master.parse_metrics(self._page(f"{url}/metrics"))

@@ -172,6 +172,7 @@ class _Watch:
         spans = self._tail.look()
         self.summary.add(spans, self._tail.resources)
         self._sampler.add(sampling.masters_in(spans, self._env))
+        self._sampler.find(sampling.troubled(spans))
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:

@@ -60,6 +60,8 @@ class Ledger(Struct):
     detail_dropped: int = 0
     closed: bool = False
     faults: list[str] = []
+    running: list[str] = []
+    """Gets that had not returned after a second: start in ms, request id, first object key."""
     recording_version: int = v.RECORDING_VERSION
     ppid: int = 0
     seen_ms: int = 0
@@ -144,6 +146,7 @@ def from_span(span: Span, resource: dict[str, Value], scheduler: bool) -> Ledger
         seen_ms=_int(told.get(v.SEEN)),
         ended_ms=_int(told[v.ENDED]) if v.ENDED in told else None,
         detail_dropped=_int(told.get(v.DETAIL_DROPPED)),
+        running=[str(each) for each in _names(told.get(v.RUNNING))],
         export=None if export_dropped is None else Export(dropped=_int(export_dropped)),
     )
 
@@ -163,6 +166,7 @@ def attributes(ledger: Ledger) -> dict[str, Value | None]:
         v.ENDED: ledger.ended_ms,
         v.DETAIL_DROPPED: ledger.detail_dropped,
         v.EXPORT_DROPPED: ledger.unsent if ledger.export is not None else None,
+        v.RUNNING: list[Any](ledger.running),
     }
     return {key: value for key, value in told.items() if value is not None and value != []}
 

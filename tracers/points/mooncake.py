@@ -72,6 +72,7 @@ POINTS: tuple[Point, ...] = (
         targets=_native("batch_get_into", "batch_get_into_multi_buffers"),
         span=v.STORE_GET,
         attributes=BATCH,
+        before=read.get_begins,
         after=read.batch_got,
         rungs=("transfer_done",),
     ),

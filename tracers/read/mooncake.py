@@ -1,14 +1,36 @@
 """Readers at the Mooncake binding: registered memory, and the code of each object of a batch."""
 
 import resource
+import threading
+import time
 from typing import Any
 
+from tracers.carry import here
 from tracers.detail import Objects, Range
 from tracers.point import SKIP, Args, Kwargs
 from tracers.read.take import argument, outcome, whole
 
 _ranges: dict[int, tuple[Range, ...]] = {0: ()}
 """The ranges that this process has registered, replaced as a whole, so that a batch in flight keeps its own."""
+
+
+_running: dict[int, tuple[int, str | None, str]] = {}
+"""Thread -> when its get began (ms), for which request, and the first object that it asked for."""
+LONG_MS = 1000
+
+
+def waiting() -> list[str]:
+    """The gets of this process that have not returned for a second, for the ledger."""
+    now = time.time_ns() // 1_000_000
+    return [f"{began} {rid or '-'} {key}" for began, rid, key in sorted(_running.copy().values(), key=str) if now - began > LONG_MS]
+
+
+def get_begins(args: Args, kwargs: Kwargs) -> None:
+    """Note a batch of gets before it is called: one that hangs leaves no span."""
+    keys = argument(args, kwargs, 1, "keys")
+    first = keys[0] if isinstance(keys, (list, tuple)) and keys and isinstance(keys[0], str) else "-"
+    frame = here.frame
+    _running[threading.get_ident()] = (time.time_ns() // 1_000_000, frame.rid if frame is not None else None, first)
 
 
 def ranges() -> tuple[Range, ...]:
@@ -59,6 +81,7 @@ def batch_put(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseEx
 def batch_got(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:
     """STORE_GET of `batch_get_into(keys, ptrs, sizes)`: bytes or a negative code each."""
     del state
+    _running.pop(threading.get_ident(), None)
     return _batch(args, kwargs, result, error, "get")
 
 

@@ -1,7 +1,9 @@
 """The lookup failed, which the engine counts as a miss: R10 for an exception, R101 for a negative code."""
 
+from collections.abc import Iterator
+
 from hicachectl.diagnosis.finding import Finding, of_request
-from hicachectl.diagnosis.rule import Case, LossRule
+from hicachectl.diagnosis.rule import Case, LossRule, Rule
 from hicachectl.model.take import text
 from hicachectl.mooncake.errors import store
 from tracers import vocabulary as v
@@ -27,4 +29,15 @@ def judge(case: Case, pages: tuple[int, ...]) -> Finding:
     return of_request(journey, "R101", args=args, evidence=(lookup, *(call.span for call in calls)), certain=code is not None)
 
 
-RULE = LossRule("lookup failed", ("R10", "R101"), (v.PREFETCH_LOOKUP, v.STORE_EXIST), judge)
+def unknown(case: Case) -> Iterator[Finding]:
+    """Whether or not the pages are known to be in the store: who could not ask has not missed."""
+    journey = case.journey
+    if journey.lookup is not None and (journey.lookup.error or (journey.lookup_code is not None and not journey.hit)):
+        found = judge(case, tuple(range(journey.asked_pages)))
+        found.causal = True
+        yield found
+
+
+READS = (v.PREFETCH_LOOKUP, v.STORE_EXIST)
+RULE = LossRule("lookup failed", ("R10", "R101"), READS, judge)
+UNKNOWN_RULE = Rule("lookup failed, whatever is there", ("R10", "R101"), READS, of_case=unknown)

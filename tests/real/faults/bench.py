@@ -4,6 +4,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -47,6 +48,8 @@ class Engine:
     connection: socket.socket
     log: Path
     sabotage_file: Path
+    pid: int
+    """The process that drives the engine; its schedulers are in its group."""
     answers: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Request id -> what the engine returned for it."""
     _number: int = 0
@@ -128,6 +131,11 @@ class Engine:
         self.connection.close()
         return code
 
+    def kill(self) -> None:
+        """Let everything of the engine die at once."""
+        os.killpg(os.getpgid(self.pid), signal.SIGKILL)
+        self.process.wait(60)
+
     def said(self) -> str:
         """The end of the engine's log."""
         return self.log.read_text(errors="replace")[-4000:]
@@ -147,8 +155,9 @@ class Bench:
         self.engines.append(started)
         try:
             yield started
-            code = started.stop()
-            assert code == 0, f"the engine ended with {code}: {started.said()}"
+            if started.process.poll() is None:
+                code = started.stop()
+                assert code == 0, f"the engine ended with {code}: {started.said()}"
         finally:
             if started.process.poll() is None:
                 started.process.terminate()
@@ -177,11 +186,8 @@ class Bench:
                 except TimeoutError:
                     assert process.poll() is None, f"the engine did not start: {log.read_text(errors='replace')[-4000:]}"
                     assert time.monotonic() < deadline, "the engine takes too long to start"
-        engine = Engine(run, process, connection, log, self.folder / f"{name}.sabotage")
-        while b"\n" not in engine._pending:
-            engine._pending += connection.recv(4096)
-        engine._pending = engine._pending.split(b"\n", 1)[1]
-        return engine
+        ready = connection.makefile("rb").readline()
+        return Engine(run, process, connection, log, self.folder / f"{name}.sabotage", json.loads(ready)["ready"])
 
     def _launch(
         self, store: Store | Mapping[str, str], name: str, env: Mapping[str, str], settings: Mapping[str, Any]
