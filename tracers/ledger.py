@@ -81,9 +81,14 @@ class Ledger:
     def _told(self, landing: Landing) -> str:
         """The state to tell: what a class that is not in use lacks is no loss."""
         owner = landing.target.partition(":")[2].partition(".")[0]
-        if landing.state in (MISSING, CHANGED) and owner in OTHER_TREES.get(self.tree or "", ()):
+        unused = owner in OTHER_TREES.get(self.tree or "", ())
+        if unused and (landing.state in (MISSING, CHANGED) or self._guessed(landing.point)):
             return ABSENT
         return RETIRED if landing.state == INSTALLED and landing.point in self.recorder.guard.retired else landing.state
+
+    def _guessed(self, point: str) -> bool:
+        """Whether this release was not surveyed and some shape of the point's target is not there: what another class has proves nothing."""
+        return any(landing.state == ABSENT for landing in self.landings.values() if landing.point == point)
 
     def ids(self, state: str) -> list[str]:
         """Points with a target in STATE; waiting is a point only when none of its targets is there, missing also when all are absent."""

@@ -116,12 +116,23 @@ def test_a_tree_that_is_not_in_use_is_not_missed() -> None:
 
 @pytest.mark.parametrize("shape", ["0.5.14", "0.5.23"])
 def test_between_two_surveyed_releases_either_shape_is_found(shape: str) -> None:
-    """A release that nobody surveyed may look like the one before or like the one after: no point of its shape is missed."""
+    """A release that nobody surveyed may look like the one before or like the one after: no point of its shape that a rung needs is missed."""
     between = {"sglang": "0.5.19", "mooncake": "0.3.12"}
     ledger = landed(between, made(of_release(shape)))
-    have = {point.id for point in ALL if rows(point, RELEASES[shape])}
+    have = {point.id for point in ALL if point.rungs and rows(point, RELEASES[shape])}
     assert set(ledger.ids(INSTALLED)) >= have
     assert not have & {*ledger.ids(MISSING), *ledger.ids(CHANGED)}
+
+
+def test_between_two_surveyed_releases_the_tree_in_use_must_have_a_shape() -> None:
+    """Where both trees are there and the one in use has a shape that no row knows, its points are missing, whatever the other has."""
+    between = {"sglang": "0.5.19", "mooncake": "0.3.12"}
+    odd = "UnifiedRadixCache.prefetch_from_storage"
+    targets = [target for target in of_release("0.5.14") if target.qualname != odd]
+    ledger = landed(between, made([*targets, Target(f"sglang.srt.mem_cache.unified_radix_cache:{odd}", ("self", "req_id", "last_host_node_id"))]))
+    assert "prefetch.enqueue" in ledger.ids(MISSING)
+    ledger.tree = "HiRadixCache"
+    assert "prefetch.enqueue" not in ledger.ids(MISSING)
 
 
 def test_between_two_surveyed_releases_a_point_of_no_shape_is_missing() -> None:
