@@ -35,11 +35,24 @@ def one_core_a_rank(original: Callable[[Any], None]) -> Callable[[Any], None]:
 
     @functools.wraps(original)
     def bound(runner: Any) -> None:
-        if "SGLANG_CPU_OMP_THREADS_BIND" not in os.environ and runner.tp_size > 1:
-            cores = sorted(os.sched_getaffinity(0))
-            os.environ["SGLANG_CPU_OMP_THREADS_BIND"] = "|".join(
-                str(cores[rank % len(cores)]) for rank in range(runner.tp_size)
-            )
+        _bind(runner.tp_size)
         original(runner)
 
     return bound
+
+
+def one_core_a_world_rank(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for 0.5.23, where binding is a function of how many ranks there are (`utils/numa_utils.py`, init_threads_binding)."""
+
+    @functools.wraps(original)
+    def bound(*, numa_index: int, world_size: int) -> Any:
+        _bind(world_size)
+        return original(numa_index=numa_index, world_size=world_size)
+
+    return bound
+
+
+def _bind(ranks: int) -> None:
+    if "SGLANG_CPU_OMP_THREADS_BIND" not in os.environ and ranks > 1:
+        cores = sorted(os.sched_getaffinity(0))
+        os.environ["SGLANG_CPU_OMP_THREADS_BIND"] = "|".join(str(cores[rank % len(cores)]) for rank in range(ranks))

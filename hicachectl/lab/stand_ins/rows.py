@@ -64,11 +64,12 @@ ROWS: tuple[Row, ...] = (
     Row(ALWAYS, NEVER, "sglang.srt.distributed.parallel_state", "GroupCoordinator.__init__", device.without_nccl),
     Row(
         ALWAYS,
-        NEVER,
+        _SPLIT,
         "sglang.srt.model_executor.model_runner",
         "ModelRunner.init_threads_binding",
         device.one_core_a_rank,
     ),
+    Row(_SPLIT, NEVER, "sglang.srt.utils.numa_utils", "init_threads_binding", device.one_core_a_world_rank),
 )
 
 
