@@ -9,13 +9,14 @@ PAIRS := 0.5.14
 set_up = $(PYTHON) scripts/environment.py $(SGLANG)
 in_environment = bin=$$($(set_up)) && PATH="$$bin:$$PATH" &&
 
-.PHONY: help demo test test-slow env pairs clean
+.PHONY: help demo test test-slow env survey pairs clean
 
 help:
 	@echo 'make demo        run the main job: local store, real engine, four verdicts'
 	@echo 'make test        run the tests, but for the slow ones'
 	@echo 'make test-slow   run the slow tests'
 	@echo 'make env         set up; with make -s, stdout is the bin folder alone'
+	@echo 'make survey VERSION=x   tell which hook points resolve in SGLang x, from its source alone'
 	@echo 'make clean       remove what belongs to this checkout alone'
 	@echo 'SGLANG=0.5.23 chooses the other pair of releases for each of them.'
 
@@ -31,6 +32,9 @@ test-slow:
 
 env:
 	@$(set_up)
+
+survey:
+	@$(PYTHON) scripts/survey.py $(or $(VERSION),$(error name a release: make survey VERSION=0.5.23))
 
 pairs:
 	@echo $(PAIRS)

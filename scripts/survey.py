@@ -45,7 +45,7 @@ def main() -> int:
     parser.add_argument("version", help="release of SGLang, such as 0.5.23")
     parser.add_argument("--mooncake", default="", help="release of Mooncake; the newest where none is given")
     asked = parser.parse_args()
-    folder = _home() / f"survey-{asked.version}"
+    folder = home() / f"survey-{asked.version}"
     try:
         _install(folder, asked.version, asked.mooncake)
     except subprocess.CalledProcessError as error:
@@ -56,7 +56,7 @@ def main() -> int:
     for line in lines:
         print(f"{line.state:9} {line.point.id:26} {line.target.path.partition(':')[2]:56} {line.detail}".rstrip())
     sys.stderr.write(f"survey: SGLang {versions['sglang']}, Mooncake {versions['mooncake'] or 'not read'}: {_sum(lines)}\n")
-    lost = {tree: blind(lines, tree) for tree in OTHER_TREES if _has(folder, tree)}
+    lost = {tree: blind(lines, tree) for tree in OTHER_TREES if has(folder, tree)}
     for tree, rungs in lost.items():
         for rung, points in sorted(rungs.items()):
             sys.stderr.write(f"survey: with {tree}, {rung} is unknown in this release, without {', '.join(points)}\n")
@@ -86,7 +86,7 @@ def blind(lines: list[Line], tree: str) -> dict[str, list[str]]:
     return lost
 
 
-def _has(folder: Path, tree: str) -> bool:
+def has(folder: Path, tree: str) -> bool:
     """Whether this release can build TREE at all."""
     module = {"HiRadixCache": "hiradix_cache", "UnifiedRadixCache": "unified_radix_cache"}[tree]
     return (folder / "sglang" / "srt" / "mem_cache" / f"{module}.py").exists()
@@ -149,7 +149,8 @@ def _last(text: str) -> str:
     return (text.strip().splitlines() or ["pip said nothing"])[-1]
 
 
-def _home() -> Path:
+def home() -> Path:
+    """Where environments lie, those of `make` as well."""
     if given := os.environ.get("HICACHECTL_ENVS"):
         return Path(given).expanduser().absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hicachectl" / "envs"

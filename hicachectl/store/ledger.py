@@ -54,6 +54,8 @@ class Ledger(Struct):
     start_ms: int = 0
     versions: dict[str, str | None] = {}
     scheduler: bool = False
+    tree: str | None = None
+    """Class of the prefix tree in use."""
     points: list[LedgerPoint] = []
     dropped: int = 0
     written: int = 0
