@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from recordings import MadeSpan, Recording
 from recordings import Engine as MadeEngine
+from recordings import MadeSpan, Recording
 
 from hicachectl import store
 from hicachectl.diagnosis.run import Diagnosis, diagnose

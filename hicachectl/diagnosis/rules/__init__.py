@@ -25,6 +25,7 @@ from hicachectl.diagnosis.rules import (
     disagreed,
     engine_sharing,
     flush,
+    freed_under_copy,
     gap,
     gate,
     group_semantics,
@@ -42,6 +43,7 @@ from hicachectl.diagnosis.rules import (
     registration,
     revoked,
     short_transfer,
+    sidecar,
     threads,
     transport,
     wait,
@@ -91,5 +93,7 @@ RULES: tuple[Rule, ...] = (
     wait.RULE,
     clear.RULE,
     flush.RULE,
+    freed_under_copy.RULE,
+    sidecar.RULE,
 )
 """Rules that look beside the losses."""

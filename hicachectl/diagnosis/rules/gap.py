@@ -18,11 +18,12 @@ def judge(case: Case, pages: tuple[int, ...]) -> Finding:
     evicted = world.counted(v.SAMPLE_EVICTED, engine, since, lookup.end_ns if lookup is not None else journey.attempt.start_ns)
     behind, partly = _behind(case)
     evidence = (lookup, *(call.span for call in journey.lookup_calls), *dict.fromkeys(write.span_id for write in writes[:8]))
-    objects = len(pages) * max(1, len(journey.attempt.key_suffixes))
+    objects = sum(len(page.bad) for call in journey.lookup_calls for page in call.pages) or len(pages) * max(1, len(journey.attempt.key_suffixes))
     sampled = evicted is not None
     certain = world.certain(engine)
     if evicted and writes:
-        return of_request(journey, "E06", args={"objects": objects, "evictions": evicted, "page": first, "key": _key(case, missing)}, evidence=evidence, certain=certain)
+        told: dict[str, object] = {"objects": objects, "evictions": evicted, "page": first, "key": _key(case, missing), "found": (journey.hit or 0) // journey.page}
+        return of_request(journey, "E06", args=told, evidence=evidence, certain=certain and evicted >= objects)
     if writes and not behind and not partly:
         args: dict[str, object] = {"objects": objects, "evictions": evicted or 0, "page": first, "key": _key(case, missing)}
         code = "E101" if sampled or not journey.hit else "E06"
