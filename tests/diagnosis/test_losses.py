@@ -132,7 +132,7 @@ def test_a_failed_write_is_the_cause_for_a_later_request(tmp_path: Path) -> None
     first = found.findings[0]
     assert (first.code, first.folded) == ("HC-W13", ["HC-R12"])
     assert first.rids == ["writes", "again"]
-    assert (first.args["code"], first.args["pages_lost"]) == (-200, 8)
+    assert (first.args["code"], first.args["pages_lost"]) == (-200, 5)
     assert lost(of(found, "again")) == {"HC-R12": 48}
     assert of(found, "again").new == 80
 

@@ -79,7 +79,9 @@ def deadline(journey: Journey) -> float | None:
     base, per_page, most = real(tree, v.TIMEOUT_BASE), real(tree, v.TIMEOUT_PER_PAGE), real(tree, v.TIMEOUT_MAX)
     if base is None or per_page is None:
         return None
-    tokens = count(journey.enqueue, v.ACCEPTED_TOKENS) if text(tree, v.TIMEOUT_COUNTS) == "asked" else journey.agreed
+    # What was cut off before its lookup had answered was timed as a prefetch of no page.
+    agreed = count(journey.finish, v.AGREED_TOKENS) if journey.finish is not None else journey.agreed
+    tokens = count(journey.enqueue, v.ACCEPTED_TOKENS) if text(tree, v.TIMEOUT_COUNTS) == "asked" else agreed
     seconds = base + per_page * (tokens // journey.page)
     return round(min(most, seconds) if most is not None else seconds, 3)
 

@@ -31,7 +31,7 @@ def judge(case: Case) -> Iterator[Finding]:
             "code": code,
             "name": row.name if row else "UNKNOWN",
             "pages": pages,
-            "pages_lost": pages - done,
+            "pages_lost": _lost(rank, span, pages - done),
             "key": call.first_bad_key,
             "rank": rank.engine.rank,
             "codes": {str(key): value for key, value in call.codes.items()},
@@ -39,6 +39,17 @@ def judge(case: Case) -> Iterator[Finding]:
         missing = frozenset(page.page_key for page in call.pages if page.bad)
         yield of_request(journey, "W13", args=args, evidence=(put, span), unwritten=missing, time_ns=put.start_ns)
         return
+
+
+def _lost(attempt: Attempt, operation: Span, given_up: int) -> int:
+    """Pages of the operation of which an object was not put, or not tried: what the engine gives up, less what is there all the same."""
+    asked = [batch(call) for call in attempt.inside(operation, v.STORE_EXIST)]
+    puts = [batch(call) for call in attempt.inside(operation, v.STORE_PUT)]
+    if any(call.cut for call in (*asked, *puts)):
+        return given_up
+    there = {page.page_key for call in puts for page in call.pages if page.whole} | {page.page_key for call in asked for page in call.pages if page.whole}
+    bad = {page.page_key for call in puts for page in call.pages if page.bad}
+    return max(count(operation, v.PAGES) - len(there - bad), len(bad))
 
 
 def _failed_put(attempt: Attempt, operation: Span) -> Span | None:
@@ -59,4 +70,4 @@ def _puts(world: World, engine: str) -> Iterator[Span]:
     return (span for span in world.recording.spans if span.name == v.STORE_PUT and span.engine == engine)
 
 
-RULE = Rule("write failed", ("W13", "A10"), (v.WRITE_STORE, v.STORE_PUT, v.BACKEND_CONFIG, v.STORE_SETUP), of_case=judge, of_world=segments)
+RULE = Rule("write failed", ("W13", "A10"), (v.WRITE_STORE, v.STORE_PUT, v.STORE_EXIST, v.BACKEND_CONFIG, v.STORE_SETUP), of_case=judge, of_world=segments)

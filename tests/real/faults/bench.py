@@ -244,6 +244,13 @@ def written(of: Store, prompt: Sequence[int], timeout: float = 60, **shape: Any)
     assert soon(lambda: wanted <= set(keys(of)), timeout), f"{len(wanted - set(keys(of)))} of {len(wanted)} objects were not written"
 
 
+def settled(of: Store) -> bool:
+    """Whether nothing came or went for a second."""
+    before = keys(of)
+    time.sleep(1.0)
+    return keys(of) == before
+
+
 def count(of: Store) -> int:
     """All objects in the store, those of warm-up too."""
     with urllib.request.urlopen(f"{of.http}/get_all_keys", timeout=5) as answer:
