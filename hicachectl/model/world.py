@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import pairwise
 
 from hicachectl.model.attempt import Attempt, attempts
 from hicachectl.model.engine import NO, NOT_ASKED, PARTIAL, UNKNOWN, YES, Engine, engines
@@ -66,16 +67,33 @@ class World:
             return Rung(next(iter(values)), len(ranks), len(ranks), evidence, sure=True)
         return Rung(PARTIAL if YES in values and NO in values else UNKNOWN, len(ranks), sum(state == YES for state, _ in states), evidence)
 
+    def _samples(self, engine: Engine) -> list[Span]:
+        """Samples of an engine's own master."""
+        master = text(engine.last(v.BACKEND_CONFIG), v.MASTER)
+        return [span for span in self.samples if text(span, v.MASTER) in (master, None)]
+
     def counted(self, key: str, engine: Engine, since_ns: int, until_ns: int) -> int | None:
         """By how much a counter of an engine's master grew between two times, or None without samples on both sides."""
-        master = text(engine.last(v.BACKEND_CONFIG), v.MASTER)
-        samples = [span for span in self.samples if text(span, v.MASTER) in (master, None)]
+        samples = self._samples(engine)
         before = [span for span in samples if span.end_ns <= since_ns] or samples[:1]
         after = [span for span in samples if span.start_ns >= until_ns] or samples[-1:]
         first, last = number(before[-1], key) if before else None, number(after[0], key) if after else None
         if first is None or last is None or before[-1] is after[0]:
             return None
         return max(0, last - first) if last >= first else last
+
+    def forgotten(self, engine: Engine, since_ns: int, until_ns: int) -> tuple[Span, Span] | None:
+        """The samples between which the store lost most of its objects at once, without evicting them and without a clear."""
+        samples = self._samples(engine)
+        for before, after in pairwise(samples):
+            had, has = number(before, v.SAMPLE_KEYS), number(after, v.SAMPLE_KEYS)
+            if had is None or has is None or after.end_ns < since_ns or before.start_ns > until_ns or has * 2 >= had:
+                continue
+            evicted = (number(after, v.SAMPLE_EVICTED) or 0) - (number(before, v.SAMPLE_EVICTED) or 0)
+            cleared = any(before.start_ns <= time <= after.end_ns for time in self.pages.clears)
+            if not cleared and (evicted < 0 or had - has > evicted):
+                return before, after
+        return None
 
     def owner(self, key: str | None) -> str | None:
         """Where the master said that an object lies, or None where nobody asked."""

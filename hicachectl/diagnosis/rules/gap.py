@@ -2,34 +2,39 @@
 
 from hicachectl.diagnosis.finding import Finding, of_request
 from hicachectl.diagnosis.rule import Case, LossRule
+from hicachectl.model.pages import Write
 from tracers import vocabulary as v
 
 
 def judge(case: Case, pages: tuple[int, ...]) -> Finding:
     """What was missing first, what lies behind it, and whether the master counted evictions meanwhile."""
     journey, world = case.journey, case.world
-    engine = journey.attempt.engine
-    lookup = journey.lookup
+    engine, lookup, writes = journey.attempt.engine, journey.lookup, written_before(case, pages)
     first = (journey.matched + (journey.hit or 0)) // journey.page
     keys = journey.attempt.page_keys
     missing = keys[first] if first < len(keys) else None
-    writes = [write for page in pages if page < len(keys) for write in world.pages.before(journey.attempt.key_prefix, keys[page], journey.attempt.start_ns)]
-    since = min((write.time_ns for write in writes), default=journey.attempt.start_ns)
-    evicted = world.counted(v.SAMPLE_EVICTED, engine, since, lookup.end_ns if lookup is not None else journey.attempt.start_ns)
+    until = lookup.end_ns if lookup is not None else journey.attempt.start_ns
+    evicted = world.counted(v.SAMPLE_EVICTED, engine, min((write.time_ns for write in writes), default=journey.attempt.start_ns), until)
     behind, partly = _behind(case)
     evidence = (lookup, *(call.span for call in journey.lookup_calls), *dict.fromkeys(write.span_id for write in writes[:8]))
     objects = sum(len(page.bad) for call in journey.lookup_calls for page in call.pages) or len(pages) * max(1, len(journey.attempt.key_suffixes))
-    sampled = evicted is not None
     certain = world.certain(engine)
+    args: dict[str, object] = {"objects": objects, "evictions": evicted or 0, "page": first, "key": _key(case, missing), "found": (journey.hit or 0) // journey.page}
     if evicted and writes:
-        told: dict[str, object] = {"objects": objects, "evictions": evicted, "page": first, "key": _key(case, missing), "found": (journey.hit or 0) // journey.page}
-        return of_request(journey, "E06", args=told, evidence=evidence, certain=certain and evicted >= objects)
+        return of_request(journey, "E06", args=args, evidence=evidence, certain=certain and evicted >= objects)
     if writes and not behind and not partly:
-        args: dict[str, object] = {"objects": objects, "evictions": evicted or 0, "page": first, "key": _key(case, missing)}
+        sampled = evicted is not None
         code = "E101" if sampled or not journey.hit else "E06"
         return of_request(journey, code, args=args, evidence=evidence, certain=certain and sampled)
     args = {"page": first, "key": _key(case, missing), "unreachable": max(0, len(pages) - 1), "tokens": len(pages) * journey.page}
     return of_request(journey, "R13", args=args, evidence=evidence, certain=certain)
+
+
+def written_before(case: Case, pages: tuple[int, ...]) -> list[Write]:
+    """Writes of these pages that are known to have ended before the request came."""
+    attempt = case.journey.attempt
+    keys = attempt.page_keys
+    return [write for page in pages if page < len(keys) for write in case.world.pages.before(attempt.key_prefix, keys[page], attempt.start_ns)]
 
 
 def _behind(case: Case) -> tuple[int, bool]:

@@ -4,18 +4,23 @@ from collections.abc import Iterator
 
 from hicachectl.diagnosis.finding import Finding, of_request
 from hicachectl.diagnosis.rule import Case, LossRule, Rule
+from hicachectl.diagnosis.rules.gap import written_before
 from hicachectl.model.take import text
 from hicachectl.mooncake.errors import store
 from tracers import vocabulary as v
 
 
 def judge(case: Case, pages: tuple[int, ...]) -> Finding:
-    """Name the exception or the code, and the time that it cost."""
+    """The store that forgot what was written; else the exception or the code, and the time that it cost."""
+    return _forgotten(case, pages) or _failed(case, len(pages))
+
+
+def _failed(case: Case, pages: int) -> Finding:
     journey = case.journey
     failed = next((each for each in journey.on_ranks if each.lookup_code is not None or (each.lookup is not None and each.lookup.error)), journey)
     lookup, calls = failed.lookup, failed.lookup_calls
     if lookup is not None and lookup.error:
-        return of_request(journey, "R10", args={"exception": text(lookup, v.ERROR), "pages": len(pages)}, evidence=(lookup,))
+        return of_request(journey, "R10", args={"exception": text(lookup, v.ERROR), "pages": pages}, evidence=(lookup,))
     code = failed.lookup_code
     row = store(code) if code is not None else None
     worst = max(calls, key=lambda call: call.span.duration_ns, default=None)
@@ -23,21 +28,36 @@ def judge(case: Case, pages: tuple[int, ...]) -> Finding:
         "code": code,
         "name": row.name if row else "UNKNOWN",
         "ms": round(worst.span.duration_ns / 1e6) if worst is not None else None,
-        "pages": len(pages),
+        "pages": pages,
         "rank": failed.attempt.engine.rank,
     }
     return of_request(journey, "R101", args=args, evidence=(lookup, *(call.span for call in calls)), certain=code is not None)
+
+
+def _forgotten(case: Case, pages: tuple[int, ...]) -> Finding | None:
+    """The store has lost what this recording wrote: that the first call after a restart fails as well follows from it."""
+    writes, journey = written_before(case, pages), case.journey
+    if not writes or journey.lookup is None:
+        return None
+    engine = journey.attempt.engine
+    samples = case.world.forgotten(engine, max(write.time_ns for write in writes), journey.lookup.end_ns)
+    if samples is None:
+        return None
+    objects = len(pages) * max(1, len(journey.attempt.key_suffixes))
+    args: dict[str, object] = {"objects": objects, "evictions": 0, "found": 0, "code": journey.lookup_code}
+    evidence = (journey.lookup, *samples, *dict.fromkeys(write.span_id for write in writes[:8]))
+    return of_request(journey, "E101", args=args, evidence=evidence, certain=case.world.certain(engine))
 
 
 def unknown(case: Case) -> Iterator[Finding]:
     """Whether or not the pages are known to be in the store: who could not ask has not missed."""
     journey = case.journey
     if journey.lookup is not None and (journey.lookup.error or (journey.lookup_code is not None and not journey.hit)):
-        found = judge(case, tuple(range(journey.asked_pages)))
+        found = _failed(case, journey.asked_pages)
         found.causal = True
         yield found
 
 
 READS = (v.PREFETCH_LOOKUP, v.STORE_EXIST)
-RULE = LossRule("lookup failed", ("R10", "R101"), READS, judge)
+RULE = LossRule("lookup failed", ("R10", "R101", "E101"), (*READS, v.STORE_SAMPLE, v.STORE_PUT), judge)
 UNKNOWN_RULE = Rule("lookup failed, whatever is there", ("R10", "R101"), READS, of_case=unknown)

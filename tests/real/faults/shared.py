@@ -58,7 +58,7 @@ def first(runs: Runs, engine: Engine) -> None:
     budget(runs, engine)
     cut_off(runs, engine)
     policies(engine)
-    waiting(engine)
+    waiting(runs, engine)
 
 
 def missing(runs: Runs, engine: Engine) -> None:
@@ -99,18 +99,17 @@ def policies(engine: Engine) -> None:
     assert engine.tell("attach", write="write_through")["success"]
 
 
-def waiting(engine: Engine) -> None:
+def waiting(runs: Runs, engine: Engine) -> None:
     """No slot, and no room on the device, while a prefetch is done."""
-    crowd = {f"f30-busy{number}": bench.tokens(40, 300 + number) for number in range(4)}
-    held(engine, crowd, "f30")
-    crowd = {f"f12-busy{number}": bench.tokens(1500, 400 + number) for number in range(2)}
-    held(engine, crowd, "f12")
+    held(runs, engine, {f"f30-busy{number}": bench.tokens(40, 300 + number) for number in range(4)}, "f30")
+    held(runs, engine, {"f12-busy": bench.tokens(1800, 400)}, "f12")
 
 
-def held(engine: Engine, crowd: dict[str, list[int]], name: str) -> None:
+def held(runs: Runs, engine: Engine, crowd: dict[str, list[int]], name: str) -> None:
     """Ask while CROWD runs, and end the crowd after a while."""
-    running = engine.begin(crowd, new=1000)
-    time.sleep(1.5)
+    running = engine.begin(crowd, new=2000)
+    for prompt in crowd.values():
+        bench.written(runs.store, prompt)  # so its prefill is over
     asked = engine.begin({f"{name}-again": PROMPTS[name]})
     time.sleep(2.5)
     for rid in crowd:
@@ -146,7 +145,6 @@ def second(runs: Runs, engine: Engine) -> None:
     time.sleep(1.5)
     store.restart_master()
     assert bench.soon(lambda: bench.segments(store), 30)
-    time.sleep(3.0)  # the engine's own client finds the new master by its next heartbeat
     engine.ask("f31-again", PROMPTS["f31"])
     engine.flush()
     runs.snapshots["f31"] = engine.snapshot("f31")

@@ -19,8 +19,8 @@ def judged(runs: Runs, other: str, rid: str) -> tuple[Judged, dict, dict]:
 def test_f02_another_engine_reuses(runs: Runs) -> None:
     """An empty engine gets everything from the store, and the writer is named."""
     found, row, _ = judged(runs, "second", "f02-other")
-    assert [each for each in found.document["findings"] if each["level"] != "info"] == []
     assert found.findings("f02-other") == []
+    assert [each for each in explain(runs.snapshots["second"]).document["findings"] if each["level"] != "info"] == []
     assert row["ladder"]["prefix_reused"] == "yes"
     assert row["tokens"]["reused"] == {"device": 0, "host": 0, "storage": 592}
     first = found.document["engines"][0]["engine"]
@@ -88,10 +88,11 @@ def test_f26_clear_leaves_leased_objects(runs: Runs) -> None:
 
 
 def test_f31_the_store_forgot(runs: Runs) -> None:
-    """A master that was restarted knows nothing: written by this run, found 0, no eviction counted."""
-    _found, row, first = judged(runs, "second", "f31-again")
+    """A master that was restarted knows nothing: written by this run, no eviction counted; that the first lookup failed as well follows from it."""
+    found, row, first = judged(runs, "second", "f31-again")
     assert (first["code"], first["certain"]) == ("HC-E101", True)
     assert (first["args"]["objects"], first["args"]["evictions"]) == (74, 0)
+    assert [each["code"] for each in found.findings("f31-again") if each["code"] == "HC-R101"] == []
     assert row["ladder"]["found"] == "no"
     assert lost(row) == {"HC-E101": 592}
 
