@@ -15,6 +15,7 @@ help:
 	@echo 'make demo        run the main job: local store, real engine, four verdicts'
 	@echo 'make test        run the tests, but for the slow ones'
 	@echo 'make test-slow   run the slow tests'
+	@echo 'make bench       measure what it costs, against yardsticks of the same run; BENCH=--quick for a short run'
 	@echo 'make env         set up; with make -s, stdout is the bin folder alone'
 	@echo 'make survey VERSION=x   tell which hook points resolve in SGLang x, from its source alone'
 	@echo 'make clean       remove what belongs to this checkout alone'
@@ -29,6 +30,10 @@ test:
 # pytest ends with 5 where no test is slow: that is not a failure.
 test-slow:
 	@$(in_environment) { python -m pytest -m slow || [ $$? -eq 5 ]; }
+
+# Ends with an error where a target is not reached; docs/cost.md says which are not, and why.
+bench:
+	@$(in_environment) python -m tests.bench $(BENCH)
 
 env:
 	@$(set_up)

@@ -1,0 +1,140 @@
+"""Reading a recording: `explain` against a bare parse of the same file, by CPU time and memory.
+
+Run alone: python -m tests.bench.read [SPANS]
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.bench.pairs import Figure, quick, show
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLE = ROOT / "tests" / "samples" / "versions" / "0.5.14"
+PARSE = "import gc, sys, orjson; gc.disable()\nfor line in open(sys.argv[1], 'rb'): orjson.loads(line)"
+GROUP = """
+import gc, sys, orjson
+gc.disable()
+traces = {}
+for line in open(sys.argv[1], 'rb'):
+    for group in orjson.loads(line)['resourceSpans']:
+        for scope in group['scopeSpans']:
+            for span in scope['spans']:
+                traces.setdefault(span['traceId'], []).append(span)
+"""
+EXPLAIN = "import sys; from hicachectl.cli import main; sys.argv = ['hicachectl', 'explain', sys.argv[1], '-o', 'json', '--fail-on', 'never']; main()"
+SHOW = "import sys; from hicachectl.cli import main; sys.argv = ['hicachectl', 'show', sys.argv[1], '--request', sys.argv[2], '-o', 'json']; main()"
+BATCH = 512
+
+
+def sample() -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]]]:
+    """(resource group without spans, spans of the process, spans of one request) of a recording of the real engine."""
+    lines = [json.loads(line) for path in SAMPLE.glob("spans-*") for line in path.read_text().splitlines()]
+    spans = [span for line in lines for span in line["resourceSpans"][0]["scopeSpans"][0]["spans"]]
+    rids = [_rid(span) for span in spans]
+    rid = max({each for each in rids if each}, key=rids.count)
+    return lines[-1]["resourceSpans"][0], [span for span in spans if not _rid(span)], [span for span in spans if _rid(span) == rid]
+
+
+def _rid(span: dict[str, Any]) -> str:
+    return next((each["value"]["stringValue"] for each in span["attributes"] if each["key"] == "hicache.request.id"), "")
+
+
+def grown(count: int) -> Iterator[dict[str, Any]]:
+    """COUNT spans: those of the process once, then the same request again and again under other ids, a millisecond later each time."""
+    _, process, request = sample()
+    yield from process
+    left, number = count - len(process), 0
+    while left > 0:
+        number += 1
+        ids = {span["spanId"]: f"{number:08x}{index:08x}" for index, span in enumerate(request)}
+        for span in request[:left]:
+            made = {**span, "traceId": f"{number:032x}", "spanId": ids[span["spanId"]]}
+            if "parentSpanId" in span:
+                made["parentSpanId"] = ids.get(span["parentSpanId"], span["parentSpanId"])
+            for key in ("startTimeUnixNano", "endTimeUnixNano"):
+                made[key] = str(int(span[key]) + number * 1_000_000)
+            made["attributes"] = [{"key": each["key"], "value": {"stringValue": f"request-{number}"}} if each["key"] == "hicache.request.id" else each for each in span["attributes"]]
+            yield made
+        left -= len(request)
+
+
+def write(folder: Path, count: int) -> Path:
+    """A recording of COUNT spans; the file that holds them."""
+    group, *_ = sample()
+    folder.mkdir()
+    (folder / "run.json").write_text((SAMPLE / "run.json").read_text())
+    path = folder / "spans-h-1-1.jsonl"
+    with path.open("w") as file:
+        batch: list[dict[str, Any]] = []
+        for span in grown(count):
+            batch.append(span)
+            if len(batch) == BATCH:
+                file.write(_line(group, batch))
+                batch = []
+        file.write(_line(group, batch) if batch else "")
+    return path
+
+
+def _line(group: dict[str, Any], batch: list[dict[str, Any]]) -> str:
+    scope = {**group["scopeSpans"][0], "spans": batch}
+    return json.dumps({"resourceSpans": [{**group, "scopeSpans": [scope]}]}, separators=(",", ":")) + "\n"
+
+
+def run(script: str, *words: str) -> tuple[float, float]:
+    """(CPU seconds, peak MiB) of a Python that runs SCRIPT."""
+    code = f"import resource, sys\nsys.path.insert(0, {str(ROOT)!r})\n{script}"
+    with subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        said = process.stderr.read()
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode not in (0, 1):
+        sys.exit(f"exit {process.returncode}: {said.decode()[-2000:]}")
+    return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+
+
+def measure(folder: Path, count: int) -> tuple[list[Figure], float]:
+    """The figures of a recording of COUNT spans, and the CPU seconds of `explain` for each million."""
+    file = write(folder / str(count), count)
+    size = file.stat().st_size
+    begin, _ = run(EXPLAIN, str(SAMPLE))
+    speed, explained, memory = [], [], 0.0
+    for _ in range(1 if quick() or count >= 1_000_000 else 3):
+        before, _ = run(PARSE, str(file))
+        took, memory = run(EXPLAIN, str(file.parent))
+        after, _ = run(PARSE, str(file))
+        speed.append((before + after) / 2 / (took - begin))
+        explained.append(took - begin)
+    _, most = run(GROUP, str(file))
+    alone, _ = run(SHOW, str(file.parent), "request-7")
+    name = f"{count:,} spans ({size >> 20} MiB)"
+    figures = [
+        Figure(f"explain of {name}: speed of a bare orjson parse", sorted(speed)[len(speed) // 2], 1, " x", f"({min(explained):.1f} s CPU)", at_least=True),
+        Figure("... peak memory, of orjson with spans grouped by trace", memory / most, 0.1, " x", f"({memory:.0f} of {most:.0f} MiB)"),
+        Figure("... one request of it shown, beyond the start of a command", (alone - begin) * 1000, 100, " ms"),
+    ]
+    file.unlink()
+    return figures, min(explained) / count * 1e6
+
+
+def main() -> None:
+    """Print the figures."""
+    asked = [int(word) for word in sys.argv[1:] if word.isdigit()]
+    counts = asked or ([3_000, 10_000] if quick() else [10_000, 100_000])
+    rates = {}
+    with tempfile.TemporaryDirectory() as name:
+        for count in counts:
+            figures, rates[count] = measure(Path(name), count)
+            show(figures)
+    if len(rates) > 1:
+        show([Figure(f"explain, CPU of a span at {max(rates):,} spans over that at {min(rates):,}", rates[max(rates)] / rates[min(rates)], 1.25, " x")])
+
+
+if __name__ == "__main__":
+    main()
