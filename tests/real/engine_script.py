@@ -46,10 +46,11 @@ def main():
         engine.shutdown()
 
 
-def generate(engine, prompt, new=4, rid=None):
+def generate(engine, prompt, new=4, rid=None, salt=None):
     """One request; PROMPT is a list of token ids."""
     sampling = {"max_new_tokens": new, "temperature": 0, "ignore_eos": True}
-    meta = (answer := engine.generate(input_ids=prompt, sampling_params=sampling, rid=rid))["meta_info"]
+    more = {} if salt is None else {"cache_salt": salt}
+    meta = (answer := engine.generate(input_ids=prompt, sampling_params=sampling, rid=rid, **more))["meta_info"]
     return {
         "rid": meta["id"],
         "output": answer["output_ids"],
@@ -72,6 +73,24 @@ def written(engine, objects):
     while len(have := keys()) < objects and time.monotonic() < deadline:
         time.sleep(0.05)
     return {"have": len(have)}
+
+
+def forget(engine, part, objects):
+    """Remove the objects with PART in their key, once no lease holds them; how many there were."""
+    from mooncake.store import MooncakeDistributedStore  # noqa: PLC0415 - this process is no engine
+
+    client = MooncakeDistributedStore()
+    master, kib = os.environ["MOONCAKE_MASTER"], 1 << 10
+    assert client.setup("127.0.0.1", "P2PHANDSHAKE", 0, 16 * kib * kib, "tcp", "", master) == 0
+    mine = [key for key in keys() if part in key]
+    assert len(mine) == objects, mine
+    deadline = time.monotonic() + PATIENCE_S
+    while any(part in key for key in keys()) and time.monotonic() < deadline:
+        for key in mine:
+            client.remove(key)
+        time.sleep(0.5)
+    client.close()
+    return {"left": [key for key in keys() if part in key]}
 
 
 def flush(engine):
@@ -111,6 +130,7 @@ STEPS = {
     "together": together,
     "written": written,
     "flush": flush,
+    "forget": forget,
     "wait": wait,
     "environment": environment,
     "keys": list_keys,

@@ -67,7 +67,7 @@ def tokens(count: int, seed: int = 7) -> list[int]:
 
 
 def generate(prompt: Sequence[int], **options: Any) -> Step:
-    """Send PROMPT; options are `new` (output tokens) and `rid`."""
+    """Send PROMPT; options are `new` (output tokens), `rid`, and `salt` (a namespace, from 0.5.23 on)."""
     return {"do": "generate", "prompt": list(prompt), **options}
 
 
@@ -84,6 +84,11 @@ def together(prompts: Mapping[str, Sequence[int]], **options: Any) -> Step:
 def written(objects: int) -> Step:
     """Wait until that many objects are in the store."""
     return {"do": "written", "objects": objects}
+
+
+def forget(part: str, objects: int) -> Step:
+    """Take the objects with PART in their key out of the store, behind the engine's back; there must be as many as told."""
+    return {"do": "forget", "part": part, "objects": objects}
 
 
 def flush() -> Step:

@@ -240,17 +240,3 @@ def test_off_keeps_everything_out_whatever_else_is_set(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-1000:]
     assert json.loads(done.stdout.splitlines()[-1].replace("'", '"')) == ["tracers", "tracers.plugin", "tracers.settings"]
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.slow
-def test_the_demo_ends_with_four_verdicts_as_expected(tmp_path: Path) -> None:
-    """`hicachectl demo` on this machine: each scenario as expected, the second engine's writer named, exit 0."""
-    needs("sglang", "mooncake")
-    done = invoke.hicachectl("demo", "--run", str(tmp_path / "run"), "-o", "json", timeout=600)
-    assert done.returncode == 0, done.stderr[-2000:]
-    document = json.loads(done.stdout)
-    names = ["created_only", "transferred_not_reused", "reused", "reused_by_second_engine"]
-    assert [scenario["name"] for scenario in document["scenarios"]] == names
-    assert all(scenario["as_expected"] for scenario in document["scenarios"])
-    explained = verdicts.explained(tmp_path / "run")
-    assert all(verdicts.adds_up(row) for row in explained["requests"])
