@@ -9,12 +9,13 @@ PAIRS := 0.5.14
 set_up = $(PYTHON) scripts/environment.py $(SGLANG)
 in_environment = bin=$$($(set_up)) && PATH="$$bin:$$PATH" &&
 
-.PHONY: help demo test test-slow env survey pairs clean
+.PHONY: help demo test test-slow test-again env survey pairs clean
 
 help:
 	@echo 'make demo        run the main job: local store, real engine, four verdicts'
 	@echo 'make test        run the tests, but for the slow ones'
 	@echo 'make test-slow   run the slow tests'
+	@echo 'make test-again  run once more what failed last'
 	@echo 'make bench       measure what it costs, against yardsticks of the same run; BENCH=--quick for a short run'
 	@echo 'make env         set up; with make -s, stdout is the bin folder alone'
 	@echo 'make survey VERSION=x   tell which hook points resolve in SGLang x, from its source alone'
@@ -34,6 +35,9 @@ test-slow:
 # Ends with an error where a target is not reached; docs/cost.md says which are not, and why.
 bench:
 	@$(in_environment) python -m tests.bench $(BENCH)
+
+test-again:
+	@$(in_environment) python -m pytest --last-failed --last-failed-no-failures none
 
 env:
 	@$(set_up)
