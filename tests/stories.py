@@ -40,6 +40,8 @@ class Serving:
     prefix: str
     suffixes: list[str]
     threshold: int
+    scheme: str
+    """Engines of another scheme hash the same tokens to other page keys."""
     batches: int = 0
     operations: int = 0
     nodes: int = 0
@@ -57,7 +59,7 @@ class Serving:
 
     def keys(self, prompt: str, pages: int) -> list[str]:
         """Page keys of a prompt under this engine's page size."""
-        return page_names(prompt, pages, str(self.page))
+        return page_names(prompt, pages, self.scheme)
 
     def objects(self, keys: list[str], bad: dict[int, int], kind: str) -> dict[str, Any]:
         """What a batch call at the binding says of the objects of pages; BAD is object index -> code."""
@@ -126,6 +128,7 @@ class Asked:
     backup_reason: str | None = None
     store_error: str | None = None
     claims: dict[str, int] | None = None
+    extra_key: bool = False
 
     def play(self) -> None:
         """Write the spans of the request in their order."""
@@ -151,7 +154,7 @@ class Asked:
     def _queued(self, keys: list[str]) -> None:
         page, asked = self.at.page, (self.pages - self.device - self.host) * self.at.page
         prints = "".join(hashlib.sha256(f"{self.prompt or self.rid}|{block}".encode()).hexdigest()[:16] for block in range(self.tokens // v.FINGERPRINT_BLOCK))
-        told = {v.OUTCOME: "ok", v.PROMPT_TOKENS: self.tokens, v.RETRACTED: False, v.PAGE_SIZE: page, v.PROMPT_PAGE_KEYS: "".join(keys), v.FINGERPRINT: prints}
+        told = {v.OUTCOME: "ok", v.PROMPT_TOKENS: self.tokens, v.RETRACTED: False, v.EXTRA_KEY: self.extra_key, v.PAGE_SIZE: page, v.PROMPT_PAGE_KEYS: "".join(keys), v.FINGERPRINT: prints}
         self._say(v.REQUEST_QUEUED, **told)
         told = {v.OUTCOME: "ok", v.PROMPT_TOKENS: self.tokens, v.MATCHED_DEVICE: self.device * page, v.MATCHED_HOST: self.host * page}
         self._say(v.PREFETCH_GATE, **told, **{v.ASKED_TOKENS: asked, v.REASON: self.gate, v.ACCEPTED_TOKENS: 0 if self.gate else asked})
@@ -247,13 +250,23 @@ class Story:
         self.engines: list[Serving] = []
 
     def engine(
-        self, *, page: int = 16, threshold: int = 64, tag: str | None = None, tp_rank: int = 0, tp_size: int = 1, backend: bool = True, **told: Any
+        self,
+        *,
+        page: int = 16,
+        threshold: int = 64,
+        tag: str | None = None,
+        tp_rank: int = 0,
+        tp_size: int = 1,
+        backend: bool = True,
+        scheme: str = "",
+        sglang: str = "0.5.14",
+        **told: Any,
     ) -> Serving:
-        """An engine whose backend is up; ATTRIBUTES of its spans can be changed by `opened`, `config`, `setup`, `register`, `attach`, `controller`."""
-        made = self.recording.engine(pid=101 + 10 * len(self.engines), tp_rank=tp_rank)
+        """An engine whose backend is up; attributes of its spans are changed by `opened`, `config`, `setup`, `register`, `attach`, `controller`, `tree`."""
+        made = self.recording.engine(pid=101 + 10 * len(self.engines), tp_rank=tp_rank, sglang=sglang)
         suffixes = [f"_{tp_rank}_k", f"_{tp_rank}_v"]
         prefix = f"{tag}_" if tag else ""
-        serving = Serving(self, made, page, prefix, suffixes, threshold)
+        serving = Serving(self, made, page, prefix, suffixes, threshold, f"{page}{scheme}")
         self.engines.append(serving)
         ranks = {v.TP_RANK: tp_rank, v.TP_SIZE: tp_size, v.PP_RANK: 0, v.PP_SIZE: 1}
         serving.span(v.ENGINE_START, attributes={**ranks, v.PAGE_SIZE: page, v.HIERARCHICAL: True, v.ASKED_BACKEND: "mooncake", v.DEVICE: "cuda", v.MODEL: "m"})
@@ -277,7 +290,8 @@ class Story:
         controller = {v.OUTCOME: "ok", v.PAGE_SIZE: serving.page, v.WRITE_POLICY: "write_through", v.HOST_TOKENS: 8192, v.DEVICE_TOKENS: 4096, v.KV_DTYPE: "bfloat16"}
         serving.span(v.CONTROLLER_OPEN, attributes=controller | told.get("controller", {}))
         tree = {v.OUTCOME: "ok", v.TREE: "HiRadixCache", v.PAGE_SIZE: serving.page, v.STOP_POLICY: "wait_complete", v.THRESHOLD: serving.threshold, v.WRITE_THRESHOLD: 1}
-        serving.span(v.TREE_OPEN, attributes=tree | {v.TIMEOUT_BASE: 2.0, v.TIMEOUT_PER_PAGE: 0.1, v.TIMEOUT_MAX: 30.0})
+        tree |= {v.TIMEOUT_BASE: 2.0, v.TIMEOUT_PER_PAGE: 0.1, v.TIMEOUT_MAX: 30.0}
+        serving.span(v.TREE_OPEN, attributes=tree | told.get("tree", {}))
         serving.span(v.ENGINE, attributes={v.OUTCOME: "ok", v.TREE: "HiRadixCache", v.PAGE_SIZE: serving.page, v.HIERARCHICAL: True})
 
     def sample(self, **counted: int) -> None:

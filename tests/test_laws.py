@@ -201,7 +201,7 @@ def test_the_real_engine_is_told_in_the_vocabulary_s_kinds(run: Path) -> None:
 def test_spans_of_the_real_engine_carry_the_attributes_of_their_rows(run: Path) -> None:
     """A span has no attribute but those of a row with its name, the detail that expands, and the writer's own."""
     detail = details()
-    by_name: dict[str, set[str]] = {v.LEDGER: {key for key in v.ATTRIBUTES if key.startswith("hicachectl.")}, v.STORE_SAMPLE: set(v.ATTRIBUTES)}
+    by_name: dict[str, set[str]] = {v.LEDGER: {v.PARENT_PID, *(key for key in v.ATTRIBUTES if key.startswith("hicachectl."))}, v.STORE_SAMPLE: set(v.ATTRIBUTES)}
     for point in ALL:
         if point.span is not None:
             by_name.setdefault(point.span, set()).update(point.attributes)

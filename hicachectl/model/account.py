@@ -4,6 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from hicachectl.model.attempt import Attempt
+from hicachectl.model.engine import Engine
 from hicachectl.model.fingerprints import Twin
 from hicachectl.model.journey import Journey
 from hicachectl.model.take import count
@@ -102,4 +103,12 @@ def in_store(journey: Journey, world: World, index: int) -> bool:
 
 
 def _has(rank: Attempt, key: str, world: World) -> bool:
-    return key in rank.present or bool(world.pages.known(rank.key_prefix, key, rank.key_suffixes, rank.start_ns))
+    if key in rank.present:
+        return True
+    writes = world.pages.known(rank.key_prefix, key, rank.key_suffixes, rank.start_ns)
+    return bool(writes) and all(_alike(rank.engine, world.engines.get(write.engine)) for write in writes)
+
+
+def _alike(own: Engine, other: Engine | None) -> bool:
+    """Whether objects of the same name hold the same heads; where all ranks hold the same KV, they do for any number of ranks."""
+    return other is None or own.tp_size == other.tp_size or bool(own.setting(v.REPLICATED))

@@ -7,6 +7,7 @@ import pytest
 from stories import Story
 
 from hicachectl.diagnosis.run import Diagnosis, Verdict
+from tracers import vocabulary as v
 
 
 def of(found: Diagnosis, rid: str) -> Verdict:
@@ -30,7 +31,11 @@ def lost(judged: Verdict) -> dict[str, int]:
         ({"gate": "R04"}, {"HC-R04": 128}),
         ({"gate": "R05"}, {"HC-R05": 128}),
         ({"gate": "R06"}, {"HC-R06": 128}),
+        ({"gate": "R01"}, {"HC-R01": 128}),
         ({"gate": "R02"}, {"HC-R02": 128}),
+        ({"gate": "R03"}, {"HC-R03": 128}),
+        ({"gate": "R07"}, {"HC-R07": 128}),
+        ({"gate": "R28"}, {"HC-R28": 128}),
         ({"lookup_error": "OSError"}, {"HC-R10": 128}),
         ({"hit": 0, "missing": dict.fromkeys(range(16), -900)}, {"HC-R101": 128}),
         ({"hit": 3, "missing": {7: 0}}, {"HC-R13": 80, "HC-R12": 48}),
@@ -66,6 +71,9 @@ def test_a_cold_prompt_is_no_loss(tmp_path: Path) -> None:
     [
         ({"page": 32}, "HC-K01", "page size"),
         ({"tag": "b"}, "HC-K03", "extra_backend_tag"),
+        ({"tp_size": 2}, "HC-K02", "tensor parallel size"),
+        ({"sglang": "0.5.23", "tag": "model"}, "HC-K05", "SGLang release"),
+        ({"scheme": "pairs", "tree": {v.BIGRAM: True}}, "HC-K06", "bigram keys"),
     ],
 )
 def test_other_keys_name_the_setting_that_differs(tmp_path: Path, other: dict[str, Any], code: str, field: str) -> None:
@@ -78,6 +86,39 @@ def test_other_keys_name_the_setting_that_differs(tmp_path: Path, other: dict[st
     assert lost(of(found, "asks")) == {code: 128}
     first = found.findings[0]
     assert (first.code, first.args["field"], first.certain) == (code, field, True)
+
+
+def test_a_namespace_of_the_requests_own_changes_its_keys(tmp_path: Path) -> None:
+    """The engines agree in all, the request brought an extra key: K07."""
+    story = Story()
+    story.engine().request("writes", 8)
+    story.engine(scheme="salt").request("asks", 8, prompt="writes", extra_key=True)
+    first = story.judged(tmp_path).findings[0]
+    assert (first.code, first.args["ours"], first.args["theirs"]) == ("HC-K07", "a namespace of its own", "none")
+
+
+def test_the_rank_that_read_least_decides(tmp_path: Path) -> None:
+    """Both ranks found all, one had read five pages at the cut: R20 with the rank."""
+    story = Story()
+    ranks = [story.engine(tp_rank=rank, tp_size=2) for rank in range(2)]
+    for rank in ranks:
+        rank.made.ledger(ppid=77)
+        rank.request("writes", 8)
+    ranks[0].request("again", 8, prompt="writes", hit=8, prefix=5)
+    ranks[1].request("again", 8, prompt="writes", hit=8, done=5, prefix=5)
+    again = of(story.judged(tmp_path), "again")
+    assert lost(again) == {"HC-R20": 48}
+    assert (again.lost[0].args["rank"], again.lost[0].args["local"], again.lost[0].args["agreed"]) == (1, 128, 80)
+
+
+def test_an_eviction_takes_what_had_matched(tmp_path: Path) -> None:
+    """On the device when it came, evicted without a host copy before the prefill: E01."""
+    story = Story()
+    engine = story.engine().request("writes", 8)
+    at = story.now
+    engine.request("again", 8, prompt="writes", device=8, gate="R04", prefix=0)
+    engine.made.span(v.EVICT_DEVICE, at + 4, at + 5, attributes={v.OUTCOME: "ok", v.EVICT_ASKED: 128, v.EVICT_FREED: 128, v.EVICT_LOST: 128})
+    assert lost(of(story.judged(tmp_path), "again")) == {"HC-E01": 128}
 
 
 def test_two_ranks_find_what_the_poorer_one_has(tmp_path: Path) -> None:

@@ -29,4 +29,4 @@ def judge(case: Case) -> Iterator[Finding]:
         yield of_request(journey, "W02", args=args | {"hits": 1, "threshold": threshold}, **told)
 
 
-RULE = Rule("write policy", ("W01", "W02"), (v.WRITE_BACKUP, v.WRITE_INSERT, v.WRITE_ENQUEUE, v.WRITE_STORE, v.REQUEST_FINISHED, v.CONTROLLER_OPEN, v.TREE_OPEN, v.BACKEND_ATTACH_ASKED), of_case=judge)
+RULE = Rule("write policy", ("W01", "W02"), (v.PREFETCH_LOOKUP, v.STORE_EXIST, v.WRITE_BACKUP, v.WRITE_INSERT, v.WRITE_ENQUEUE, v.WRITE_STORE, v.REQUEST_FINISHED, v.CONTROLLER_OPEN, v.TREE_OPEN, v.BACKEND_ATTACH_ASKED), of_case=judge)
