@@ -118,6 +118,13 @@ class Asked:
     transfer_error: str | None = None
     transfer: bool = True
     finish: bool = True
+    revoke: str | None = None
+    """Reason for which the engine gives the prefetch up before it reads a page."""
+    abort: bool = False
+    publish: bool = True
+    publish_reason: str | None = None
+    others: int = 0
+    """Pages that another request had inserted when these were published."""
     loaded: int | None = None
     """Pages loaded back; all that arrived where not said."""
     load_reason: str | None = None
@@ -185,12 +192,16 @@ class Asked:
         elif self.transfer:
             read = self._say(v.PREFETCH_TRANSFER, took=4, thread=("prefetch_io_aux_func", 8), **told, **{v.OUTCOME: "ok", v.DONE_TOKENS: done * page})
             self._say(v.STORE_GET, parent=read, thread=("prefetch_io_aux_func", 8), **self.at.objects(found, self.bad_get, "get"))
+        if self.revoke:
+            self._say(v.PREFETCH_REVOKE, **{v.OUTCOME: "declined", v.REASON: self.revoke, v.THRESHOLD: self.at.threshold})
+        if self.abort:
+            self._say(v.PREFETCH_ABORT, **{v.OUTCOME: "ok", v.REASON: "R25"})
         if not self.finish:
             return 0
         self._say(v.PREFETCH_FINISH, **told, **{v.OUTCOME: "ok", v.DONE_TOKENS: done * page, v.SECONDS: 0.01})
-        if done:
-            self._say(v.PREFETCH_PUBLISH, **{v.OUTCOME: "ok", v.TOKENS: done * page, v.INSERTED_MATCHED: 0})
-        return done
+        if done and self.publish:
+            self._say(v.PREFETCH_PUBLISH, **{v.OUTCOME: "ok", v.TOKENS: done * page, v.INSERTED_MATCHED: self.others * page, v.REASON: self.publish_reason})
+        return done if self.publish and not self.publish_reason else 0
 
     def _load(self, waiting: int) -> int:
         page, loaded = self.at.page, waiting if self.loaded is None else self.loaded
@@ -260,12 +271,13 @@ class Story:
         backend: bool = True,
         scheme: str = "",
         sglang: str = "0.5.14",
+        model: str | None = None,
         **told: Any,
     ) -> Serving:
         """An engine whose backend is up; attributes of its spans are changed by `opened`, `config`, `setup`, `register`, `attach`, `controller`, `tree`."""
         made = self.recording.engine(pid=101 + 10 * len(self.engines), tp_rank=tp_rank, sglang=sglang)
         suffixes = [f"_{tp_rank}_k", f"_{tp_rank}_v"]
-        prefix = f"{tag}_" if tag else ""
+        prefix = "".join(f"{part}_" for part in (tag, model) if part)
         serving = Serving(self, made, page, prefix, suffixes, threshold, f"{page}{scheme}")
         self.engines.append(serving)
         ranks = {v.TP_RANK: tp_rank, v.TP_SIZE: tp_size, v.PP_RANK: 0, v.PP_SIZE: 1}

@@ -35,7 +35,13 @@ def lost(judged: Verdict) -> dict[str, int]:
         ({"gate": "R02"}, {"HC-R02": 128}),
         ({"gate": "R03"}, {"HC-R03": 128}),
         ({"gate": "R07"}, {"HC-R07": 128}),
+        ({"gate": "R09"}, {"HC-R09": 128}),
         ({"gate": "R28"}, {"HC-R28": 128}),
+        ({"hit": 8, "transfer": False, "finish": False, "abort": True}, {"HC-R25": 128}),
+        ({"hit": 8, "transfer": False, "finish": False, "revoke": "R14"}, {"HC-R14": 128}),
+        ({"hit": 8, "transfer": False, "finish": False, "revoke": "X07"}, {"HC-X07": 128}),
+        ({"hit": 8, "publish_reason": "R22"}, {"HC-R22": 128}),
+        ({"hit": 8, "publish_reason": "R24"}, {"HC-R24": 128}),
         ({"lookup_error": "OSError"}, {"HC-R10": 128}),
         ({"hit": 0, "missing": dict.fromkeys(range(16), -900)}, {"HC-R101": 128}),
         ({"hit": 3, "missing": {7: 0}}, {"HC-R13": 80, "HC-R12": 48}),
@@ -71,6 +77,7 @@ def test_a_cold_prompt_is_no_loss(tmp_path: Path) -> None:
     [
         ({"page": 32}, "HC-K01", "page size"),
         ({"tag": "b"}, "HC-K03", "extra_backend_tag"),
+        ({"model": "other"}, "HC-K04", "key prefix"),
         ({"tp_size": 2}, "HC-K02", "tensor parallel size"),
         ({"sglang": "0.5.23", "tag": "model"}, "HC-K05", "SGLang release"),
         ({"scheme": "pairs", "tree": {v.BIGRAM: True}}, "HC-K06", "bigram keys"),
@@ -86,6 +93,23 @@ def test_other_keys_name_the_setting_that_differs(tmp_path: Path, other: dict[st
     assert lost(of(found, "asks")) == {code: 128}
     first = found.findings[0]
     assert (first.code, first.args["field"], first.certain) == (code, field, True)
+
+
+@pytest.mark.parametrize(
+    ("told", "code"),
+    [
+        ({"hit": 8, "loaded": 0}, "HC-L10"),
+        ({"hit": 8, "prefix": 0}, "HC-G03"),
+        ({"host": 8, "gate": "R04", "loaded": 0, "load_reason": "L02"}, "HC-L02"),
+        ({"device": 8, "gate": "R04", "prefix": 0}, "HC-E05"),
+    ],
+)
+def test_what_no_span_explains_is_a_guess(tmp_path: Path, told: dict[str, Any], code: str) -> None:
+    """The place is known, the reason is not always: only what the engine itself gave as its reason is certain."""
+    story = Story()
+    story.engine().request("writes", 8).request("again", 8, prompt="writes", **told)
+    judged = of(story.judged(tmp_path), "again")
+    assert [(each.code, each.tokens, each.certain) for each in judged.lost] == [(code, 128, code == "HC-L02")]
 
 
 def test_a_namespace_of_the_requests_own_changes_its_keys(tmp_path: Path) -> None:
@@ -111,14 +135,15 @@ def test_the_rank_that_read_least_decides(tmp_path: Path) -> None:
     assert (again.lost[0].args["rank"], again.lost[0].args["local"], again.lost[0].args["agreed"]) == (1, 128, 80)
 
 
-def test_an_eviction_takes_what_had_matched(tmp_path: Path) -> None:
-    """On the device when it came, evicted without a host copy before the prefill: E01."""
+@pytest.mark.parametrize("reason", ["E01", "E03"])
+def test_an_eviction_takes_what_had_matched(tmp_path: Path, reason: str) -> None:
+    """On the device when it came, evicted without a host copy before the prefill, in the engine's own words."""
     story = Story()
     engine = story.engine().request("writes", 8)
     at = story.now
     engine.request("again", 8, prompt="writes", device=8, gate="R04", prefix=0)
-    engine.made.span(v.EVICT_DEVICE, at + 4, at + 5, attributes={v.OUTCOME: "ok", v.EVICT_ASKED: 128, v.EVICT_FREED: 128, v.EVICT_LOST: 128})
-    assert lost(of(story.judged(tmp_path), "again")) == {"HC-E01": 128}
+    engine.made.span(v.EVICT_DEVICE, at + 4, at + 5, attributes={v.OUTCOME: "ok", v.EVICT_ASKED: 128, v.EVICT_FREED: 128, v.EVICT_LOST: 128, v.REASON: reason})
+    assert lost(of(story.judged(tmp_path), "again")) == {f"HC-{reason}": 128}
 
 
 def test_two_ranks_find_what_the_poorer_one_has(tmp_path: Path) -> None:
@@ -176,6 +201,15 @@ def test_a_failed_write_is_the_cause_for_a_later_request(tmp_path: Path) -> None
     assert (first.args["code"], first.args["pages_lost"]) == (-200, 5)
     assert lost(of(found, "again")) == {"HC-R12": 48}
     assert of(found, "again").new == 80
+
+
+def test_pages_that_another_request_inserted_are_credited_elsewhere(tmp_path: Path) -> None:
+    """Fetched from the store, found in the tree already: G07 names the tier that gets the credit."""
+    story = Story()
+    engine = story.engine().request("writes", 8)
+    engine.request("again", 8, prompt="writes", hit=8, others=8, claims={"device": 0, "host": 128, "storage": 0})
+    found = {each.code: each for each in story.judged(tmp_path).findings}
+    assert (found["HC-G07"].args["tokens"], found["HC-G07"].args["tier"], found["HC-G07"].level) == (128, "host", "info")
 
 
 @pytest.mark.parametrize(("reason", "code"), [("W05", "HC-W05"), ("W06", "HC-W06"), ("W07", "HC-W07")])

@@ -7,6 +7,7 @@ ROWS: tuple[Code, ...] = (
     Code(
         id="HC-E101",
         level="warning",
+        detected="real",
         plain="the store forgot objects that this recording wrote, without an eviction",
         title="{objects} objects written in this recording are gone, {evictions} evictions counted",
         needs=(v.STORE_PUT, v.STORE_EXIST, v.STORE_SAMPLE),
@@ -15,6 +16,7 @@ ROWS: tuple[Code, ...] = (
     Code(
         id="HC-E08",
         level="warning",
+        detected="real",
         plain="clear left objects in the store and reported success",
         title="clear removed {removed} of {before} objects, {left} are leased and stay",
         needs=(v.STORAGE_CLEAR, v.STORE_SAMPLE),
@@ -23,6 +25,7 @@ ROWS: tuple[Code, ...] = (
     Code(
         id="HC-E06",
         level="info",
+        detected="real",
         plain="the store evicted pages that were asked for later",
         title="{objects} objects of this prefix were evicted by the store ({evictions} evictions counted)",
         needs=(v.STORE_PUT, v.STORE_EXIST, v.STORE_SAMPLE),
@@ -31,6 +34,7 @@ ROWS: tuple[Code, ...] = (
     Code(
         id="HC-E07",
         level="warning",
+        detected="recording",
         plain="a flush came while pages were on their way",
         title="a flush dropped {prefetches} prefetches and {backups} backups that were under way",
         needs=(v.FLUSH, v.RESET),
@@ -39,6 +43,7 @@ ROWS: tuple[Code, ...] = (
     Code(
         id="HC-E01",
         level="warning",
+        detected="recording",
         plain="pages were dropped from the device before they were written anywhere",
         title="{tokens} tokens were dropped from the device before they were written to host memory",
         needs=(v.EVICT_DEVICE, v.WRITE_BACKUP),
@@ -57,6 +62,7 @@ ROWS: tuple[Code, ...] = (
         id="HC-E03",
         level="warning",
         versions=V23,
+        detected="recording",
         plain="write_back: a subtree was dropped under host memory pressure",
         title="write_back dropped {tokens} tokens under host memory pressure",
         needs=(v.EVICT_DEVICE,),
@@ -74,6 +80,7 @@ ROWS: tuple[Code, ...] = (
     Code(
         id="HC-E05",
         level="info",
+        detected="recording",
         plain="pages were evicted from host memory; the store may still have them",
         title="{tokens} tokens were evicted from host memory",
         needs=(v.EVICT_HOST,),

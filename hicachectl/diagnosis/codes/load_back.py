@@ -15,6 +15,7 @@ ROWS: tuple[Code, ...] = (
     Code(
         id="HC-L02",
         level="info",
+        detected="real",
         plain="too little to load back: the engine computes it instead",
         title="{tokens} tokens in host memory are below the load-back minimum of {threshold}",
         needs=(v.LOAD_BACK_ASK, v.LOAD_BACK),
@@ -31,6 +32,7 @@ ROWS: tuple[Code, ...] = (
     Code(
         id="HC-L08",
         level="warning",
+        detected="real",
         plain="no token budget for the request: the load was not tried",
         title="the request needs {needed} tokens, {room} are left: the load was not tried",
         needs=(v.ADMISSION, v.LOAD_BACK),
@@ -39,6 +41,7 @@ ROWS: tuple[Code, ...] = (
     Code(
         id="HC-L04",
         level="warning",
+        detected="recording",
         plain="the device eviction freed less than the load needs",
         title="the device eviction freed {freed} of the {needed} tokens that the load needs",
         needs=(v.LOAD_BACK, v.EVICT_DEVICE),
@@ -47,6 +50,7 @@ ROWS: tuple[Code, ...] = (
     Code(
         id="HC-L05",
         level="warning",
+        detected="recording",
         plain="no device memory for the load, even after an eviction",
         title="no device room for {tokens} tokens ({room} free after an eviction)",
         needs=(v.LOAD_BACK,),
@@ -82,6 +86,7 @@ ROWS: tuple[Code, ...] = (
         id="HC-L10",
         level="warning",
         versions=V23,
+        detected="recording",
         plain="the load brought none of what it had promised, and the request was computed",
         title="{tokens} tokens were promised and none was loaded",
         needs=(v.LOAD_BACK, v.ADMISSION),

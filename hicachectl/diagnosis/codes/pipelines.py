@@ -65,6 +65,7 @@ ROWS: tuple[Code, ...] = (
         id="HC-X07",
         level="warning",
         versions=V23,
+        detected="recording",
         plain="buffer mode: the prefix before the fetched pages changed meanwhile",
         title="the prefix before {tokens} fetched tokens cannot be held: {reason}",
         needs=(*_BUFFER, v.PREFETCH_FINISH),

@@ -7,6 +7,7 @@ ROWS: tuple[Code, ...] = (
     Code(
         id="HC-W17",
         level="error",
+        detected="real",
         plain="an exception in the backup thread: writes to the store fail, on 0.5.14 for good",
         title="{exception} in the backup thread, {queued} writes wait behind it",
         needs=(v.WRITE_THREAD, v.WRITE_STORE),
@@ -15,6 +16,7 @@ ROWS: tuple[Code, ...] = (
     Code(
         id="HC-W13",
         level="error",
+        detected="real",
         plain="a put failed, and the rest of that write was given up",
         title="a put failed with {code} {name}: {pages_lost} of {pages} pages were not written",
         needs=(v.STORE_PUT, v.WRITE_STORE),
@@ -23,6 +25,7 @@ ROWS: tuple[Code, ...] = (
     Code(
         id="HC-W01",
         level="info",
+        detected="real",
         plain="write_back: nothing is written until it is evicted from the device",
         title="write_back: {tokens} tokens are written only when they are evicted from the device",
         needs=(v.WRITE_INSERT, v.CONTROLLER_OPEN),
@@ -31,6 +34,7 @@ ROWS: tuple[Code, ...] = (
     Code(
         id="HC-W02",
         level="info",
+        detected="real",
         plain="not written yet: the prefix was seen too few times",
         title="not written yet: seen {hits} times, the policy writes from {threshold} on",
         needs=(v.WRITE_INSERT,),
@@ -57,6 +61,7 @@ ROWS: tuple[Code, ...] = (
         id="HC-W05",
         level="warning",
         versions=V14,
+        detected="recording",
         plain="not written, because the prefix before it is not in host memory",
         title="{tokens} tokens were not written: the {parent_tokens} tokens before them are not in host memory",
         needs=(v.WRITE_BACKUP,),
@@ -65,6 +70,7 @@ ROWS: tuple[Code, ...] = (
     Code(
         id="HC-W06",
         level="warning",
+        detected="recording",
         plain="no room in host memory for the write, even after an eviction",
         title="no host room for {tokens} tokens ({free} free after an eviction)",
         needs=(v.WRITE_BACKUP,),
@@ -73,6 +79,7 @@ ROWS: tuple[Code, ...] = (
     Code(
         id="HC-W07",
         level="warning",
+        detected="recording",
         plain="the host eviction freed less than the write needs",
         title="the host eviction freed {freed} of the {needed} tokens that the write needs",
         needs=(v.WRITE_BACKUP, v.EVICT_HOST),
@@ -89,6 +96,7 @@ ROWS: tuple[Code, ...] = (
     Code(
         id="HC-W09",
         level="warning",
+        detected="recording",
         plain="the page reached host memory and was not handed to the store",
         title="{tokens} tokens reached host memory and were not handed to the store: {reason}",
         needs=(v.WRITE_HOST_DONE, v.WRITE_ENQUEUE),
@@ -98,6 +106,7 @@ ROWS: tuple[Code, ...] = (
         id="HC-W10",
         level="warning",
         versions=V14,
+        detected="recording",
         plain="a write without page hashes: nothing was stored, yet it was acknowledged",
         title="a write of {tokens} tokens had no page hashes: nothing was stored, yet it was acknowledged",
         needs=(v.WRITE_ENQUEUE, v.BACKEND_ATTACH),
@@ -114,6 +123,7 @@ ROWS: tuple[Code, ...] = (
     Code(
         id="HC-W12",
         level="info",
+        detected="real",
         plain="the pages were already in the store; no bytes moved",
         title="{objects} objects were already in the store, {bytes} bytes moved",
         needs=(v.STORE_EXIST, v.STORE_PUT),
@@ -122,6 +132,7 @@ ROWS: tuple[Code, ...] = (
     Code(
         id="HC-W14",
         level="warning",
+        detected="recording",
         plain="a side pool was not written and nobody looked at the result",
         title="pool {pool} was not written ({code}), the write counts as done all the same",
         needs=(v.STORE_PUT, v.WRITE_STORE),

@@ -160,8 +160,7 @@ class Bench:
                 assert code == 0, f"the engine ended with {code}: {started.said()}"
         finally:
             if started.process.poll() is None:
-                started.process.terminate()
-                started.process.wait(60)
+                started.kill()
 
     def fails(self, store: Store | Mapping[str, str], name: str, *, env: Mapping[str, str] | None = None, **settings: Any) -> tuple[Path, int]:
         """Start an engine that cannot start; its recording and the exit code."""

@@ -101,13 +101,13 @@ def policies(engine: Engine) -> None:
 
 def waiting(runs: Runs, engine: Engine) -> None:
     """No slot, and no room on the device, while a prefetch is done."""
-    held(runs, engine, {f"f30-busy{number}": bench.tokens(40, 300 + number) for number in range(4)}, "f30")
-    held(runs, engine, {"f12-busy": bench.tokens(1800, 400)}, "f12")
+    held(runs, engine, {f"f30-busy{number}": bench.tokens(40, 300 + number) for number in range(4)}, "f30", 600)
+    held(runs, engine, {"f12-busy": bench.tokens(1800, 400)}, "f12", 2000)
 
 
-def held(runs: Runs, engine: Engine, crowd: dict[str, list[int]], name: str) -> None:
+def held(runs: Runs, engine: Engine, crowd: dict[str, list[int]], name: str, new: int) -> None:
     """Ask while CROWD runs, and end the crowd after a while."""
-    running = engine.begin(crowd, new=2000)
+    running = engine.begin(crowd, new=new)
     for prompt in crowd.values():
         bench.written(runs.store, prompt)  # so its prefill is over
     asked = engine.begin({f"{name}-again": PROMPTS[name]})
