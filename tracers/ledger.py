@@ -13,6 +13,8 @@ from tracers import vocabulary as v
 from tracers.around import Recorder
 
 INSTALLED, MISSING, CHANGED, WAITING, RETIRED = "installed", "missing", "changed", "waiting", "retired"
+START = "engine.start"
+"""The point that a scheduler passes first."""
 ABSENT = "absent"
 """A target that this version need not have: another shape of it, or a class that this process does not use."""
 
@@ -56,11 +58,20 @@ class Ledger:
     lost: int = 0
     """Spans that were rotated out, that a full disk refused, or that could not be encoded."""
     ended_ms: int | None = None
+    ends_ms: list[int] = field(default_factory=list)
+    """Every time at which this process ended its schedulers: it may start some anew."""
+    news: bool = False
+    """Whether a target has landed that the file does not tell of yet."""
     """When this process ended its schedulers."""
     export: Export | None = None
     """What became of the spans that a collector was to get; None where there is none."""
     running: Callable[[], list[str]] = list
     """Tells the calls that hang."""
+
+    @property
+    def is_scheduler(self) -> bool:
+        """Whether this process builds a scheduler, though the reader that would say so may have failed."""
+        return self.scheduler or START in self.recorder.guard.faults
 
     def renew(self) -> None:
         """Start afresh, as in a forked child, which has the wrappers and did nothing yet."""
@@ -68,10 +79,17 @@ class Ledger:
         self.tree = None
         self.written = self.lost = 0
         self.ended_ms = None
+        self.ends_ms = []
+
+    def end(self, now_ms: int) -> None:
+        """Say that this process ends its schedulers now."""
+        self.ended_ms = now_ms
+        self.ends_ms.append(now_ms)
 
     def land(self, point: str, target: str, state: str, detail: str = "") -> None:
         """Say how a target landed."""
         self.landings[(point, target)] = Landing(point, target, state, detail)
+        self.news = True
 
     def state(self, point: str, target: str) -> str | None:
         """How a target landed so far."""
@@ -121,7 +139,7 @@ class Ledger:
             (v.DROPPED, self.dropped),
             (v.WRITTEN, self.written),
             (v.CLOSED, self.closed),
-            (v.SCHEDULER, self.scheduler),
+            (v.SCHEDULER, self.is_scheduler),
             (v.PARENT_PID, os.getppid()),
             (v.SEEN, time.time_ns() // 1_000_000),
             (v.ENDED, self.ended_ms),
@@ -135,7 +153,7 @@ class Ledger:
         recorder, calls = self.recorder, self.recorder.calls
         return {
             **identity,
-            "scheduler": self.scheduler,
+            "scheduler": self.is_scheduler,
             "tree": self.tree,
             "points": [
                 {

@@ -32,6 +32,8 @@ LINE_CHARACTERS = 1 << 20
 LINGER = 0.02
 """Seconds that the writer waits for more once a record is there: what a sudden death can cost."""
 LEDGER_EVERY = 1.0
+NEWS_EVERY = 0.1
+"""Seconds after which a target that has landed is told: a process may be killed right after its first request."""
 LEDGER_SPAN_EVERY = 3.0
 """Seconds after which a process that sends to a collector repeats its ledger as a span: there nothing else says that it is alive."""
 PATIENCE = 1.0
@@ -114,7 +116,7 @@ class Spool:
 
     def say_end(self, now_ms: int) -> None:
         """In a parent that ends its schedulers: a ledger that says so, for they themselves are killed; waits a second at most."""
-        self.ledger.ended_ms = now_ms
+        self.ledger.end(now_ms)
         if self.settle() and self.exporter is not None:
             self.exporter.settle()
 
@@ -129,9 +131,9 @@ class Spool:
         """Record no more, write what waits and the last ledger; waits a second at most, for a disk may hang."""
         self.recorder.switch(False)
         self.ledger.closed = True
-        if not self.ledger.scheduler and self.ledger.ended_ms is None:
+        if not self.ledger.is_scheduler and self.ledger.ended_ms is None:
             # A parent that ends in order has ended its schedulers, which may have been killed.
-            self.ledger.ended_ms = time.time_ns() // 1_000_000
+            self.ledger.end(time.time_ns() // 1_000_000)
         self._end_by = time.monotonic() + PATIENCE
         self._stop.set()
         self.queue.wake()
@@ -163,8 +165,8 @@ class Spool:
                     self.ledger.lost += len(self.queue.records)
                     break
             now = time.monotonic()
-            if final or now - self._last_ledger >= LEDGER_EVERY:
-                self._last_ledger = now
+            if final or now - self._last_ledger >= (NEWS_EVERY if self.ledger.news else LEDGER_EVERY):
+                self._last_ledger, self.ledger.news = now, False
                 self._write_ledger(final=final)
         except Exception as fault:  # noqa: BLE001 - the writer must outlive any disk
             self._fault(fault)
@@ -216,7 +218,8 @@ class Spool:
     def _write_ledger(self, *, final: bool) -> None:
         if not self.parts.look():
             return
-        seen = self.parts.opened or self.ledger.scheduler
+        # A process in which points fail says so, though it may have no span to write.
+        seen = self.parts.opened or self.ledger.is_scheduler or self.recorder.guard.total > 0
         if not seen and not (final and self.folder.exists() and self.ledger.landings):
             return
         facts = self.ledger.attributes()
@@ -256,6 +259,7 @@ class Spool:
             "start_ms": self.start_ms,
             "seen_ms": time.time_ns() // 1_000_000,
             "ended_ms": self.ledger.ended_ms,
+            "ends_ms": self.ledger.ends_ms,
             "versions": self.versions,
         }
 

@@ -12,6 +12,7 @@ from tracers.points import ALL
 
 NEEDED = frozenset(point.id for point in ALL if point.rungs)
 """Points that some rung needs."""
+SPAN_OF = {point.id: point.span for point in ALL}
 STORING_TREES = ("HiRadixCache", "UnifiedRadixCache")
 """Prefix trees that can have a storage backend."""
 YES, PARTIAL, NO, NOT_ASKED, UNKNOWN = "yes", "partial", "no", "not_asked", "unknown"
@@ -37,6 +38,8 @@ class Engine:
     spans: dict[str, list[Span]] = field(default_factory=lambda: defaultdict(list))
     missing: int = 0
     """Spans that this process says it wrote and that are not in the recording."""
+    seen: set[str] = field(default_factory=set)
+    """Names of all its spans, those of requests as well."""
     uncovered_puts: int = 0
     uncovered_gets: int = 0
 
@@ -192,8 +195,11 @@ class Engine:
 
     @property
     def waiting(self) -> set[str]:
-        """Points that a rung needs and whose module this process has not imported."""
-        return {*self._points("waiting", v.POINTS_WAITING)} & NEEDED
+        """Points that a rung needs and whose module this process has not imported.
+
+        The ledger of a process that was killed may be a moment old: what has made a span is there.
+        """
+        return {name for name in self._points("waiting", v.POINTS_WAITING) if name in NEEDED and SPAN_OF[name] not in self.seen}
 
     def _points(self, state: str, key: str) -> list[str]:
         return self.ledger.ids(state) if self.ledger is not None else strings(self.last(v.LEDGER), key)
@@ -297,6 +303,7 @@ def engines(recording: Recording) -> dict[str, Engine]:
         engine = found.get(span.engine)
         if engine is None:
             continue
+        engine.seen.add(span.name)
         if span.name in PROCESS_SPANS:
             engine.spans[span.name].append(span)
         elif span.name == v.STORE_PUT:

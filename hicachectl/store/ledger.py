@@ -69,6 +69,7 @@ class Ledger(Struct):
     seen_ms: int = 0
     """When the process last wrote this ledger."""
     ended_ms: int | None = None
+    ends_ms: list[int] = []
     """When this process ended its schedulers: they are killed, and cannot close their own ledgers."""
     export: Export | None = None
     """Where a collector was to get the spans as well."""
@@ -108,7 +109,8 @@ class Ledger(Struct):
         """Whether the parent, among OTHERS, ended this process in order while it still wrote its ledger."""
         for other in others:
             ours = other.pid == self.ppid and other.host == self.host and other.start_ms <= self.start_ms
-            if ours and other.ended_ms is not None and self.start_ms <= other.ended_ms <= self.seen_ms + _SEEN_LATE_MS:
+            ends = {*other.ends_ms, *([other.ended_ms] if other.ended_ms is not None else [])}
+            if ours and any(self.start_ms <= end <= self.seen_ms + _SEEN_LATE_MS for end in ends):
                 return True
         return False
 

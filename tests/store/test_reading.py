@@ -216,6 +216,17 @@ def test_a_scheduler_that_its_parent_ended_is_complete(tmp_path: Path) -> None:
     assert [reason.split(":")[1] for reason in found.incomplete] == ["3"]
 
 
+def test_a_parent_may_end_schedulers_one_after_the_other(tmp_path: Path) -> None:
+    """A process that starts an engine anew ends each in order, and tells of each end."""
+    made = Recording()
+    first, second = EPOCH_MS + 20_000, EPOCH_MS + 60_000
+    made.engine(pid=1, scheduler=False).ledger(ended_ms=second, ends_ms=[first, second])
+    for pid, seen in ((2, first - 900), (3, second - 900), (4, first - 8_000)):
+        made.engine(pid=pid).ledger(closed=False, ppid=1, seen_ms=seen).span(v.FLUSH, 1)
+    found = store.read([made.write(tmp_path / "run")])
+    assert [reason.split(":")[1] for reason in found.incomplete] == ["4"]
+
+
 def test_a_point_is_missing_when_a_target_that_it_needs_is_not_there(tmp_path: Path) -> None:
     """One installed target does not stand in for a missing one, while an absent one counts only where no other is there."""
     made = Recording()
