@@ -111,3 +111,11 @@ def test_a_full_disk_leaves_the_last_whole_ledger(tmp_path: Path, monkeypatch: p
     monkeypatch.undo()
     assert json.loads(path.read_text()) == {"number": 1}
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_scheduler_is_one_though_its_first_reader_failed(ledger: Ledger) -> None:
+    """The reader that says so may be the one that fails: then its fault says it."""
+    assert not ledger.is_scheduler
+    ledger.recorder.fault("engine.start", ValueError())
+    assert ledger.is_scheduler
+    assert (ledger.document({})["scheduler"], dict(ledger.attributes())[v.SCHEDULER]) == (True, True)

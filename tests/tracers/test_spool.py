@@ -221,6 +221,17 @@ def test_a_reader_that_fails_is_named_in_the_ledger_and_in_the_recording(tmp_pat
     assert (last.attributes[v.POINTS_FAULTY], last.attributes[v.POINTS_FAULTS]) == (["p"], 1)
 
 
+def test_a_process_whose_every_reader_fails_still_leaves_its_ledger(tmp_path: Path) -> None:
+    """With no span to write, the faults are told all the same, in the file and as a span."""
+    made = Process(tmp_path / "run", after=lambda *_: 1 / 0)
+    made.spool.start()
+    made.call(1)
+    made.spool.close()
+    assert made.document()["faults"] == ["p: ZeroDivisionError: division by zero"]
+    (told,) = store.read([tmp_path / "run"]).spans
+    assert (told.name, told.attributes[v.POINTS_FAULTY]) == (v.LEDGER, ["p"])
+
+
 def test_a_full_queue_is_told(tmp_path: Path) -> None:
     """Spans that found no room are counted in the ledger, and the recording says that it is not all."""
     made = Process(tmp_path / "run", queue=10)
