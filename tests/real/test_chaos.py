@@ -8,8 +8,8 @@ from typing import Any
 import engines
 import invoke
 import pytest
-from installed import needs
 from engines import Played
+from installed import needs
 
 from hicachectl import store
 from hicachectl.store.recording import Recording
