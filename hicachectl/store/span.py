@@ -107,7 +107,11 @@ def attributes_of(raw: Raw | bytes) -> dict[str, Value]:
         pairs = _readable(raw)
     found: dict[str, Value] = {}
     for pair in pairs:
-        value = _plain(pair.value)
+        told = pair.value
+        # Nearly all are strings and integers: a call for each would cost as much as the decoding.
+        value: Value | UnsetType | None = told.stringValue
+        if value is UNSET and (value := told.intValue) is UNSET:
+            value = _plain(told)
         if value is not None:
             found[pair.key] = value
     return found
