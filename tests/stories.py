@@ -118,6 +118,8 @@ class Asked:
     transfer_error: str | None = None
     transfer: bool = True
     finish: bool = True
+    seen_after: float = 0
+    """Milliseconds until the scheduler sees that the transfer has ended."""
     revoke: str | None = None
     """Reason for which the engine gives the prefetch up before it reads a page."""
     abort: bool = False
@@ -131,6 +133,8 @@ class Asked:
     prefix: int | None = None
     """Pages that the prefill carried."""
     writes: bool = True
+    there: bool = False
+    """The pages are in the store when they are to be written."""
     bad_put: dict[int, int] = field(default_factory=dict)
     backup_reason: str | None = None
     store_error: str | None = None
@@ -198,6 +202,7 @@ class Asked:
             self._say(v.PREFETCH_ABORT, **{v.OUTCOME: "ok", v.REASON: "R25"})
         if not self.finish:
             return 0
+        self.at.story.now += self.seen_after
         self._say(v.PREFETCH_FINISH, **told, **{v.OUTCOME: "ok", v.DONE_TOKENS: done * page, v.SECONDS: 0.01})
         if done and self.publish:
             self._say(v.PREFETCH_PUBLISH, **{v.OUTCOME: "ok", v.TOKENS: done * page, v.INSERTED_MATCHED: self.others * page, v.REASON: self.publish_reason})
@@ -248,7 +253,10 @@ class Asked:
         write = self._say(v.WRITE_STORE, took=5, thread=thread, error=bool(self.store_error), **told, **{v.OUTCOME: "failed" if self.store_error else "ok"})
         if self.store_error:
             return
-        self._say(v.STORE_EXIST, parent=write, thread=thread, **self.at.objects(keys, dict.fromkeys(range(len(keys) * width), 0), "exist"))
+        absent = {} if self.there else dict.fromkeys(range(len(keys) * width), 0)
+        self._say(v.STORE_EXIST, parent=write, thread=thread, **self.at.objects(keys, absent, "exist"))
+        if self.there:
+            return
         self._say(v.STORE_PUT, parent=write, thread=thread, **self.at.objects(keys, self.bad_put, "put"))
 
 

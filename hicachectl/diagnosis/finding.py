@@ -65,5 +65,9 @@ def of_engine(engine: Engine, code: str, **told: object) -> Finding:
 
 
 def order(found: Finding) -> tuple[int, int, str]:
-    """Causes before consequences, whatever the level; what explains no loss comes last."""
-    return (0 if found.causal else 1, rank(found.code), ",".join(found.rids))
+    """Causes before consequences, whatever the level; what explains no loss comes after them, and a request's own later write last."""
+    if found.causal:
+        place = 0
+    else:
+        place = 2 if get(found.code).letter == "W" else 1
+    return (place, rank(found.code), ",".join(found.rids))

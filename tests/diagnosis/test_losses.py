@@ -248,6 +248,15 @@ def test_the_engines_own_split_is_held_against_the_tiers(tmp_path: Path) -> None
     assert (by_code["HC-G01"].args["actual"], by_code["HC-G01"].rids) == (128, ["credits"])
 
 
+def test_what_explains_no_loss_comes_last_and_the_own_write_after_it(tmp_path: Path) -> None:
+    """A late notice, and pages that were there when they were written again: the wait is what the request met."""
+    story = Story()
+    engine = story.engine().request("writes", 8)
+    engine.request("again", 8, prompt="writes", hit=8, prefix=7, seen_after=3000, there=True)
+    found = story.judged(tmp_path)
+    assert [each.code for each in found.findings if "again" in each.rids] == ["HC-G03", "HC-R19", "HC-W12"]
+
+
 def test_spans_that_a_ledger_counts_and_nobody_has_make_everything_uncertain(tmp_path: Path) -> None:
     """The same loss in a recording that lacks a span: the finding stays, and is not certain."""
     story = Story()

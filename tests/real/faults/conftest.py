@@ -5,10 +5,10 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import bench
+import faults_bench as bench
+import faults_shared as shared
 import pytest
-import shared
-from prompts import PROMPTS
+from faults_prompts import PROMPTS
 
 
 def needed() -> None:

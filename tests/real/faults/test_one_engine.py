@@ -1,10 +1,10 @@
 """Faults of one engine with the usual settings: what the store lacks, what the policies do, what the engine has no room for."""
 
-import bench
+import faults_bench as bench
 import pytest
-from bench import Judged, explain
-from prompts import PROMPTS
-from shared import Runs
+from faults_bench import Judged, explain
+from faults_prompts import PROMPTS
+from faults_shared import Runs
 
 pytestmark = pytest.mark.real
 

@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import bench
+import faults_bench as bench
 import pytest
-from bench import MIB, Bench, explain, tokens
+from faults_bench import MIB, Bench, explain, tokens
 from test_one_engine import lost
 
 from hicachectl.lab import model

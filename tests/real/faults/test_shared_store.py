@@ -1,10 +1,10 @@
 """Two engines on one store: what one wrote and the other asks for, under the same keys and under others."""
 
-import bench
+import faults_bench as bench
 import pytest
-from bench import Judged, explain
-from prompts import PROMPTS
-from shared import Runs
+from faults_bench import Judged, explain
+from faults_prompts import PROMPTS
+from faults_shared import Runs
 from test_one_engine import lost
 
 pytestmark = pytest.mark.real

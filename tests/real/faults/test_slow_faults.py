@@ -4,9 +4,9 @@ import os
 import signal
 import time
 
-import bench
+import faults_bench as bench
 import pytest
-from bench import Bench, explain, tokens
+from faults_bench import Bench, explain, tokens
 from test_one_engine import lost
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]

@@ -7,9 +7,9 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import bench
-from bench import Engine
-from prompts import PROMPTS, mixed
+import faults_bench as bench
+from faults_bench import Engine
+from faults_prompts import PROMPTS, mixed
 
 from hicachectl.lab.store import Store
 

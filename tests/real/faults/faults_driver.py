@@ -1,4 +1,4 @@
-"""Serves commands with a real engine: `driver.py CONFIG.json` connects to the socket that CONFIG names; a line is a command, a line an answer.
+"""Serves commands with a real engine: `faults_driver.py CONFIG.json` connects to the socket that CONFIG names; a line is a command, a line an answer.
 
 Every command runs as soon as it comes, so that requests overlap; an answer carries the number of its command.
 """

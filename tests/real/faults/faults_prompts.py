@@ -2,7 +2,7 @@
 
 import random
 
-from bench import tokens
+from faults_bench import tokens
 
 LENGTHS = {
     "f01": 597,

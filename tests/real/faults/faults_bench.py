@@ -202,7 +202,7 @@ class Bench:
         inner = environment.for_command(invoke.environment(), given, self.folder / "model")
         inner |= {"HICACHECTL_TESTS_SABOTAGE": str(self.folder / f"{name}.sabotage"), **env}
         inner["PYTHONPATH"] = os.pathsep.join([str(self._plugin()), str(HERE), inner.get("PYTHONPATH", "")])
-        argv = invoke.argv("trace", "--run", str(run), "--", sys.executable, str(HERE / "driver.py"), str(config))
+        argv = invoke.argv("trace", "--run", str(run), "--", sys.executable, str(HERE / "faults_driver.py"), str(config))
         with log.open("wb") as out:
             process = subprocess.Popen(argv, env=inner, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
         return run, process, listening, log
@@ -213,7 +213,7 @@ class Bench:
         if not info.exists():
             info.mkdir(parents=True)
             (info / "METADATA").write_text("Metadata-Version: 2.1\nName: hicachectl-tests\nVersion: 1.0\n")
-            (info / "entry_points.txt").write_text("[sglang.srt.plugins]\nhicachectl_tests = sabotage:register\n")
+            (info / "entry_points.txt").write_text("[sglang.srt.plugins]\nhicachectl_tests = faults_sabotage:register\n")
         return info.parent
 
 
