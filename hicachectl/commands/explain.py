@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from hicachectl.exits import DONE, FOUND, UsageError, leave, one_line
+from hicachectl.exits import DONE, FOUND, UnreachableError, UsageError, leave, one_line
 from hicachectl.options import FailOn, FailOnOption, Output, OutputOption, RequestOption, RunsArgument
 
 app = typer.Typer(add_completion=False)
@@ -34,11 +34,18 @@ def explain(
     Example:   hicachectl explain ./run-a ./run-b --request 4f2a -o json
     """
     # Imported here so that other commands and --help pay for none of it.
+    from hicachectl.diagnosis.codes import ALL, canonical  # noqa: PLC0415
     from hicachectl.diagnosis.run import diagnose, select  # noqa: PLC0415
     from hicachectl.store import read  # noqa: PLC0415
     from hicachectl.views import explain as view  # noqa: PLC0415
 
+    if code is not None and canonical(code) not in ALL:
+        raise UsageError(f"--code {one_line(code)}: no finding has this code; `hicachectl code` lists them")
     found = diagnose(read(_named(runs)))
+    if not found.requests and not any(engine.scheduler for engine in found.world.engines.values()):
+        raise UnreachableError(
+            f"no engine left anything in {', '.join(found.world.recording.paths)}: its command started none, or the hicachectl plugin is not in its Python"
+        )
     requests, findings = select(found, request, code)
     if request is not None and not requests:
         raise UsageError(f"no request id of {', '.join(found.world.recording.paths)} is or begins with {one_line(request)}: see `hicachectl show`")

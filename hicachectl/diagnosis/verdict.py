@@ -7,12 +7,13 @@ from hicachectl.diagnosis.finding import Finding
 from hicachectl.model.account import Account
 from hicachectl.model.engine import NO, NOT_ASKED, PARTIAL, UNKNOWN, YES
 from hicachectl.model.journey import Journey, Rung
+from tracers import vocabulary as v
 
 
 def verdict(journey: Journey, ladder: dict[str, Rung], account: Account, lost: Sequence[Finding]) -> str:
     """What became of the prefix, why, and what the engine itself claims where that differs."""
     if journey.prefix is None:
-        return "not observed: no prefill of this request is in the recording"
+        return _never_prefilled(journey)
     parts = [_reused(ladder, account)]
     if lost:
         parts.append("lost: " + ", ".join(f"{each.tokens} tokens by {each.code} ({get(each.code).plain})" for each in lost))
@@ -37,6 +38,12 @@ def _reused(ladder: dict[str, Rung], account: Account) -> str:
     backend = {YES: "backend created", NO: "no working backend", NOT_ASKED: "no storage backend asked for"}.get(state, f"backend {state}")
     asked = {NOT_ASKED: "the store was not asked", NO: "nothing found in the store"}.get(ladder["found"].state, f"lookup {ladder['found'].state}")
     return f"{backend}, nothing reused: {asked}, the device computed all {account.prompt} prompt tokens"
+
+
+def _never_prefilled(journey: Journey) -> str:
+    if journey.attempt.first(v.PREFETCH_ABORT) is not None:
+        return "aborted while its prefetch was under way, before a prefill"
+    return "no prefill of this request is in the recording: it was aborted while it waited, or waited still when the recording ends"
 
 
 def _by(account: Account) -> str:

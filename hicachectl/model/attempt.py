@@ -139,9 +139,8 @@ def _is_request(attempt: Attempt) -> bool:
 def _is_warmup(attempt: Attempt, engines: dict[str, Engine]) -> bool:
     if (attempt.prompt_tokens or 0) > WARMUP_TOKENS:
         return False
-    family = attempt.engine.family
     for engine in engines.values():
-        if engine.host == family[0] and engine.pid == family[1]:
+        if (engine.host, engine.pid) == attempt.engine.parent:
             return any(span.start_ns <= attempt.start_ns <= span.end_ns for span in engine.all(v.WARMUP))
     return False
 

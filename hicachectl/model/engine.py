@@ -40,6 +40,8 @@ class Engine:
     """Spans that this process says it wrote and that are not in the recording."""
     seen: set[str] = field(default_factory=set)
     """Names of all its spans, those of requests as well."""
+    family: str = ""
+    """Engines with the same value are ranks of one server."""
     uncovered_puts: int = 0
     uncovered_gets: int = 0
 
@@ -102,9 +104,9 @@ class Engine:
         return value if isinstance(value, int) else (self.ledger.pid if self.ledger else 0)
 
     @property
-    def family(self) -> tuple[str, int]:
-        """Engines with the same value are ranks of one server: their parent started them."""
-        return (self.host, self.ledger.ppid) if self.ledger is not None and self.ledger.ppid else (self.id, 0)
+    def parent(self) -> tuple[str, int] | None:
+        """Host and process id of the process that started this one, where the ledger tells."""
+        return (self.host, self.ledger.ppid) if self.ledger is not None and self.ledger.ppid else None
 
     @property
     def tp_rank(self) -> int:
@@ -312,7 +314,28 @@ def engines(recording: Recording) -> dict[str, Engine]:
                 engine.spans[span.name].append(span)
         elif span.name == v.STORE_GET:
             engine.uncovered_gets += count(span, v.UNCOVERED)
+    _group(found.values())
     return found
+
+
+def _group(found: Iterable[Engine]) -> None:
+    """Name the server of each process: ranks that one parent started for one replica, each rank once.
+
+    A parent may start several engines after each other, and many replicas at once: neither are ranks of one another.
+    """
+    open_: dict[tuple[object, ...], tuple[str, set[tuple[int, int]]]] = {}
+    for engine in found:
+        engine.family = engine.id
+        size = engine.tp_size * engine.pp_size
+        if engine.parent is None or size == 1:
+            continue
+        replica = (engine.parent, engine.number(v.DP_RANK), engine.tp_size, engine.pp_size)
+        rank = (engine.tp_rank, engine.pp_rank)
+        name, ranks = open_.get(replica, (engine.id, set()))
+        if rank in ranks or len(ranks) == size:
+            name, ranks = engine.id, set()
+        engine.family = name
+        open_[replica] = (name, ranks | {rank})
 
 
 def _begin(engine: str) -> tuple[int, str]:

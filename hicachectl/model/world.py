@@ -108,7 +108,7 @@ def world(recording: Recording) -> World:
     """Read a recording as a whole."""
     found = engines(recording)
     tries = attempts(recording, found)
-    ranks: dict[tuple[tuple[str, int], str, int], list[Attempt]] = defaultdict(list)
+    ranks: dict[tuple[str, str, int], list[Attempt]] = defaultdict(list)
     for attempt in tries:
         ranks[(attempt.engine.family, attempt.rid, attempt.number)].append(attempt)
     journeys = [

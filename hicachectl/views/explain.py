@@ -79,18 +79,25 @@ def request_row(each: Verdict) -> dict[str, Any]:
         "prompt_tokens": account.prompt,
         "ladder": {name: each.ladder[name].state for name in RUNGS},
         "rungs": {name: {"pages_asked": rung.asked, "pages_done": rung.done, "evidence": rung.evidence[:16]} for name, rung in each.ladder.items()},
-        "tokens": {
-            "reused": {"device": account.device, "host": account.host, "storage": account.storage},
-            "computed": account.computed,
-            "new": each.new,
-            "tail": account.tail,
-            "engine_claims": account.claims,
-        },
+        "tokens": _tokens(each),
         "writers": [{"engine": engine, "rid": rid, "tokens": tokens} for engine, rid, tokens in account.writers],
         "lost": [{"code": loss.code, "tokens": loss.tokens, "certain": loss.certain, "evidence": loss.evidence} for loss in each.lost],
         "times_ms": each.times,
         "verdict": each.sentence,
     }
+
+
+def _tokens(each: Verdict) -> dict[str, Any]:
+    """The token account; a request that never reached a prefill has none, and says so with nulls."""
+    account, prefilled = each.account, each.journey.prefix is not None
+    parts = {
+        "reused": {"device": account.device, "host": account.host, "storage": account.storage},
+        "computed": account.computed,
+        "new": each.new,
+        "tail": account.tail,
+        "engine_claims": account.claims,
+    }
+    return parts if prefilled else {name: dict.fromkeys(part) if isinstance(part, dict) else None for name, part in parts.items()}
 
 
 def finding_row(each: Finding) -> dict[str, Any]:
@@ -147,22 +154,27 @@ def _incomplete(found: Diagnosis) -> Iterable[RenderableType]:
 
 
 def _request(each: Verdict) -> RenderableType:
-    account = each.account
     ladder = Text("  ")
     for name in RUNGS:
         state = each.ladder[name].state
         ladder.append(f"{name} ")
         ladder.append(state, palette.RUNGS.get(state, ""))
         ladder.append("  ")
-    tokens = (
+    again = f" (attempt {each.journey.attempt.number})" if each.journey.attempt.number else ""
+    head = Text.assemble("\n", ("request ", palette.HEADING), (one_line(each.journey.attempt.rid), palette.NAME), again)
+    return Group(head, Text(f"  {one_line(each.sentence)}"), ladder, *_account(each))
+
+
+def _account(each: Verdict) -> Iterable[RenderableType]:
+    """The sums of the token account, and the engine's own split; nothing where no prefill was seen."""
+    account, claims = each.account, each.account.claims
+    if each.journey.prefix is None:
+        return
+    yield Text(
         f"  tokens: {account.prompt} prompt = {account.device} device + {account.host} host + {account.storage} storage + {account.computed} computed"
         f" ({each.lost_tokens} lost, {each.new} new, {account.tail} tail)"
     )
-    claims = account.claims
-    claimed = f"  engine claims: {claims['device']} device, {claims['host']} host, {claims['storage']} storage"
-    again = f" (attempt {each.journey.attempt.number})" if each.journey.attempt.number else ""
-    head = Text.assemble("\n", ("request ", palette.HEADING), (one_line(each.journey.attempt.rid), palette.NAME), again)
-    return Group(head, Text(f"  {one_line(each.sentence)}"), ladder, Text(tokens), Text(claimed, palette.FAINT))
+    yield Text(f"  engine claims: {claims['device']} device, {claims['host']} host, {claims['storage']} storage", palette.FAINT)
 
 
 def _findings(findings: list[Finding]) -> list[RenderableType]:

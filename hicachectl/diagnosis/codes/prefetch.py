@@ -41,7 +41,7 @@ ROWS: tuple[Code, ...] = (
         plain="no lookup: the suffix is shorter than the prefetch threshold",
         title="no lookup: a suffix of {tokens} tokens is below the threshold of {threshold}",
         needs=(v.PREFETCH_ENQUEUE,),
-        next="lower prefetch_threshold: --hicache-storage-backend-extra-config '{\"prefetch_threshold\": 64}'",
+        next="set prefetch_threshold to N, at most the tokens shown here: --hicache-storage-backend-extra-config '{\"prefetch_threshold\": N}'",
     ),
     Code(
         id="HC-R05",
@@ -132,7 +132,7 @@ ROWS: tuple[Code, ...] = (
         plain="fewer tokens found than the prefetch threshold: the prefetch was revoked",
         title="{hits} tokens found, the prefetch needs {threshold}",
         needs=(v.PREFETCH_LOOKUP,),
-        next="lower prefetch_threshold: --hicache-storage-backend-extra-config '{\"prefetch_threshold\": 64}'",
+        next="set prefetch_threshold to N, at most the tokens shown here: --hicache-storage-backend-extra-config '{\"prefetch_threshold\": N}'",
     ),
     Code(
         id="HC-R14",

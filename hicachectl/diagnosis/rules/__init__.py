@@ -18,6 +18,7 @@ from hicachectl.diagnosis.places import (
 )
 from hicachectl.diagnosis.rule import LossRule, Rule
 from hicachectl.diagnosis.rules import (
+    abort,
     backend,
     below_threshold,
     claims,
@@ -93,6 +94,7 @@ RULES: tuple[Rule, ...] = (
     wait.RULE,
     clear.RULE,
     flush.RULE,
+    abort.RULE,
     freed_under_copy.RULE,
     sidecar.RULE,
 )
