@@ -13,6 +13,8 @@ from tracers import vocabulary as v
 from tracers.around import Recorder
 
 INSTALLED, MISSING, CHANGED, WAITING, RETIRED = "installed", "missing", "changed", "waiting", "retired"
+GETS = "mooncake.batch_get"
+"""The point that sees gets begin and return."""
 START = "engine.start"
 """The point that a scheduler passes first."""
 ABSENT = "absent"
@@ -66,12 +68,17 @@ class Ledger:
     export: Export | None = None
     """What became of the spans that a collector was to get; None where there is none."""
     running: Callable[[], list[str]] = list
-    """Tells the calls that hang."""
+    """Tells the gets that hang."""
 
     @property
     def is_scheduler(self) -> bool:
         """Whether this process builds a scheduler, though the reader that would say so may have failed."""
         return self.scheduler or START in self.recorder.guard.faults
+
+    @property
+    def hanging(self) -> list[str]:
+        """The gets that hang; none where the reader that sees them return has failed, for those would never seem to."""
+        return [] if GETS in self.recorder.guard.faults else self.running()
 
     def renew(self) -> None:
         """Start afresh, as in a forked child, which has the wrappers and did nothing yet."""
@@ -145,7 +152,7 @@ class Ledger:
             (v.ENDED, self.ended_ms),
             (v.DETAIL_DROPPED, self.recorder.queue.detail_dropped),
             (v.EXPORT_DROPPED, self.export.dropped if self.export else None),
-            (v.RUNNING, self.running() or None),
+            (v.RUNNING, self.hanging or None),
         ]
 
     def document(self, identity: dict[str, Any]) -> dict[str, Any]:
@@ -171,7 +178,7 @@ class Ledger:
             "written": self.written,
             "detail_dropped": recorder.queue.detail_dropped,
             "export": asdict(self.export) if self.export else None,
-            "running": self.running(),
+            "running": self.hanging,
             "closed": self.closed,
             "faults": list(recorder.guard.texts),
         }

@@ -65,6 +65,9 @@ def _begin(asked: settings.Settings) -> None:
 
 def _reborn(spool: "Spool") -> None:
     """In a forked child, at its first traced call."""
+    from tracers import read  # noqa: PLC0415 - as above
+
+    read.mooncake.forget()
     spool.reborn()
     # A worker of multiprocessing leaves by os._exit, after its own list of things to do.
     util = sys.modules.get("multiprocessing.util")

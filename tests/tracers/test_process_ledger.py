@@ -119,3 +119,11 @@ def test_a_scheduler_is_one_though_its_first_reader_failed(ledger: Ledger) -> No
     ledger.recorder.fault("engine.start", ValueError())
     assert ledger.is_scheduler
     assert (ledger.document({})["scheduler"], dict(ledger.attributes())[v.SCHEDULER]) == (True, True)
+
+
+def test_a_get_hangs_only_as_long_as_its_return_can_be_seen(ledger: Ledger) -> None:
+    """Once the reader of gets has failed, one that returned would seem to hang for ever: nothing is told."""
+    ledger.running = lambda: ["1 r k"]
+    assert (ledger.document({})["running"], dict(ledger.attributes())[v.RUNNING]) == (["1 r k"], ["1 r k"])
+    ledger.recorder.fault("mooncake.batch_get", ValueError())
+    assert (ledger.document({})["running"], dict(ledger.attributes())[v.RUNNING]) == ([], None)

@@ -25,6 +25,11 @@ def waiting() -> list[str]:
     return [f"{began} {rid or '-'} {key}" for began, rid, key in sorted(_running.copy().values(), key=str) if now - began > LONG_MS]
 
 
+def forget() -> None:
+    """In a forked child, whose parent's threads are not there: nothing is under way."""
+    _running.clear()
+
+
 def get_begins(args: Args, kwargs: Kwargs) -> None:
     """Note a batch of gets before it is called: one that hangs leaves no span."""
     keys = argument(args, kwargs, 1, "keys")
