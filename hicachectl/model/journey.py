@@ -308,7 +308,8 @@ def transfer_rung(journey: Journey) -> Rung:
     if not journey.accepted:
         found = found_rung(journey)
         # A request that was prefilled, and of which no transfer was seen, had none, whatever its lookup said.
-        decided = found.state != UNKNOWN or journey.attempt.first_prefill is not None
+        prefilled = journey.attempt.first_prefill is not None
+        decided = prefilled or (found.state != UNKNOWN and not journey.enough)
         entered = journey.lookup is not None or journey.gate is not None
         enough = number(journey.lookup, v.THRESHOLD)
         below = journey.hit is not None and enough is not None and journey.hit < enough

@@ -118,10 +118,12 @@ class Journal:
 
 
 def _pairs(values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [{"key": key, "value": _value(value)} for key, value in values.items()]
+    return [{"key": key, "value": _value(value)} for key, value in values.items() if value is not None]
 
 
 def _value(value: Any) -> dict[str, Any]:
     if isinstance(value, bool):
         return {"boolValue": value}
+    if isinstance(value, (list, tuple)):
+        return {"arrayValue": {"values": [_value(one) for one in value]}}
     return {"intValue": str(value)} if isinstance(value, int) else {"stringValue": str(value)}

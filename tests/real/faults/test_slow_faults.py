@@ -57,6 +57,7 @@ def test_f35_the_owner_is_frozen(lab: Bench) -> None:
     assert first["args"]["seconds"] > 5
     assert first["args"]["key"] == bench.objects(prompt)[0][0]
     assert first["args"]["endpoint"].startswith("127.0.0.1:")
+    assert found.request("f35-again")["ladder"]["transfer_done"] == "unknown"
     found = explain(engine.run, request="f35-again")
     row, first = found.request("f35-again", engine), found.first("f35-again")
     assert (first["code"], first["certain"]) == ("HC-R15", True)
