@@ -16,7 +16,8 @@ from hicachectl.store.recording import Recording
 from tracers import vocabulary as v
 from tracers.points import ALL
 
-pytestmark = pytest.mark.real
+# An engine for each setting or fault: more than the fifteen minutes of `make test` have room for.
+pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 PROMPT = engines.tokens(597)
 LIMIT = 5

@@ -385,7 +385,7 @@ def test_a_batch_that_nobody_ever_takes_is_given_up(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(otlp, "sender", lambda asked: Hates())
     monkeypatch.setattr(otlp, "BACKOFF_S", 0.01)
-    monkeypatch.setattr(otlp, "GIVE_UP_S", 0.1)
+    monkeypatch.setattr(otlp, "GIVE_UP_S", 1.0)
     exporter = otlp.Exporter(Collector("http://h"))
     exporter.start()
     exporter.offer(b"poison", 3)

@@ -14,7 +14,8 @@ from test_one_engine import lost
 from hicachectl.lab import model
 from hicachectl.lab import store as lab_store
 
-pytestmark = pytest.mark.real
+# An engine for each setting or fault: more than the fifteen minutes of `make test` have room for.
+pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 TINY = tokens(9, 11)
 CERTAIN = tokens(41, 12)

@@ -7,7 +7,8 @@ from faults_prompts import PROMPTS
 from faults_shared import Runs
 from test_one_engine import lost
 
-pytestmark = pytest.mark.real
+# An engine for each setting or fault: more than the fifteen minutes of `make test` have room for.
+pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 
 def judged(runs: Runs, other: str, rid: str) -> tuple[Judged, dict, dict]:
