@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import needs
+from installed import needs
 
 from tracers import vocabulary as v
 from tracers.around import Recorder
