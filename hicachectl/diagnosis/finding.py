@@ -66,8 +66,6 @@ def of_engine(engine: Engine, code: str, **told: object) -> Finding:
 
 def order(found: Finding) -> tuple[int, int, str]:
     """Causes before consequences, whatever the level; what explains no loss comes after them, and a request's own later write last."""
-    if found.causal:
-        place = 0
-    else:
-        place = 2 if get(found.code).letter == "W" else 1
+    beside = 2 if get(found.code).letter == "W" else 1
+    place = 0 if found.causal else beside
     return (place, rank(found.code), ",".join(found.rids))

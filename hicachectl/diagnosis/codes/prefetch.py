@@ -92,7 +92,7 @@ ROWS: tuple[Code, ...] = (
     Code(
         id="HC-R10",
         level="error",
-        detected="recording",
+        detected="real",
         plain="an exception in the lookup: 0 hits, and on 0.5.14 the lookup thread is gone",
         title="{exception} in the lookup, which counts as 0 hits",
         needs=(v.PREFETCH_THREAD, v.PREFETCH_LOOKUP),

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from hicachectl.diagnosis.finding import Finding, of_request
 from hicachectl.diagnosis.rule import Case, LossRule, Rule
 from hicachectl.diagnosis.rules.gap import written_before
-from hicachectl.model.take import text
+from hicachectl.diagnosis.rules.threads import said
 from hicachectl.mooncake.errors import store
 from tracers import vocabulary as v
 
@@ -20,7 +20,7 @@ def _failed(case: Case, pages: int) -> Finding:
     failed = next((each for each in journey.on_ranks if each.lookup_code is not None or (each.lookup is not None and each.lookup.error)), journey)
     lookup, calls = failed.lookup, failed.lookup_calls
     if lookup is not None and lookup.error:
-        return of_request(journey, "R10", args={"exception": text(lookup, v.ERROR), "pages": pages}, evidence=(lookup,))
+        return of_request(journey, "R10", args=said(lookup) | {"pages": pages}, evidence=(lookup,))
     code = failed.lookup_code
     row = store(code) if code is not None else None
     worst = max(calls, key=lambda call: call.span.duration_ns, default=None)

@@ -8,7 +8,6 @@ from pathlib import Path
 import faults_bench as bench
 import faults_shared as shared
 import pytest
-from faults_prompts import PROMPTS
 
 
 def needed() -> None:
@@ -35,9 +34,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[shared.Runs]:
         with lab.engine(store, "first", max_running_requests=4, hicache_storage_backend_extra_config=json.dumps(shared.TIMEOUT)) as engine:
             played.engines["first"] = engine
             shared.first(played, engine)
-        with lab.engine(store, "wide", page_size=32) as engine:
+        extra = json.dumps(shared.elsewhere(store))
+        with lab.engine(store, "wide", env=shared.IGNORED, page_size=32, hicache_storage_backend_extra_config=extra) as engine:
             played.engines["wide"] = engine
-            engine.ask("f17-wide", PROMPTS["f17"])
+            shared.wide(played, engine)
         with lab.engine(store, "float", dtype="float32") as engine:
             played.engines["float"] = engine
             shared.other_type(played, engine)

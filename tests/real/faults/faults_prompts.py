@@ -33,6 +33,8 @@ LENGTHS = {
     "f31": 597,
     "f32a": 400,
     "f32b": 400,
+    "f33": 400,
+    "lookup": 400,
 }
 
 PROMPTS = {name: tokens(length, seed) for seed, (name, length) in enumerate(LENGTHS.items(), start=1)}

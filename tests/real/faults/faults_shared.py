@@ -119,6 +119,22 @@ def held(runs: Runs, engine: Engine, crowd: dict[str, list[int]], name: str, new
     engine.flush()
 
 
+IGNORED = {"MOONCAKE_DEVICE": "mlx5_9"}
+"""Set in the environment, and overridden by `elsewhere`."""
+
+
+def elsewhere(store: Store) -> dict[str, str]:
+    """Settings of the same store in extra_config, with a transport that this machine does not have."""
+    return {"master_server_address": store.master, "protocol": "rdma", "global_segment_size": "0", "local_hostname": "127.0.0.1"}
+
+
+def wide(runs: Runs, engine: Engine) -> None:
+    """Pages twice as long; what this engine writes itself it finds again."""
+    engine.ask("f17-wide", PROMPTS["f17"])
+    engine.store(runs.store, "f33-writes", PROMPTS["f33"], page=32)
+    engine.ask("f33-again", PROMPTS["f33"])
+
+
 def other_type(runs: Runs, engine: Engine) -> None:
     """An engine whose objects are twice as large; then the same engine under a tag."""
     engine.ask("f32-smaller", PROMPTS["f32a"])
@@ -138,6 +154,7 @@ def second(runs: Runs, engine: Engine) -> None:
     runs.snapshots["second"] = engine.snapshot("second-mixed")
     engine.ask("f32-larger", PROMPTS["f32b"])
     engine.flush()
+    assert not engine.tell("attach", backend="file")["success"]
     assert engine.tell("attach", extra={"prefetch_threshold": 64})["success"]
     engine.ask("f25-after", PROMPTS["f25"])
     cleared(runs, engine)
@@ -164,7 +181,7 @@ def cleared(runs: Runs, engine: Engine) -> None:
 
 
 def dying(runs: Runs, engine: Engine) -> None:
-    """The prefetch I/O thread dies, then the backup thread."""
+    """The prefetch I/O thread dies, then the lookup's, then the backup thread; a flush starts all of them anew."""
     engine.store(runs.store, "f29-writes", PROMPTS["f29"])
     engine.store(runs.store, "f29-writes-too", PROMPTS["f29b"])
     assert engine.tell("attach", prefetch="timeout")["success"]
@@ -172,6 +189,11 @@ def dying(runs: Runs, engine: Engine) -> None:
     engine.ask("f29-again", PROMPTS["f29"])
     engine.sabotage()
     engine.ask("f29-later", PROMPTS["f29b"])
+    engine.flush()
+    engine.store(runs.store, "lookup-writes", PROMPTS["lookup"])
+    engine.sabotage(exists={"raise": "no answer"})
+    engine.ask("lookup-again", PROMPTS["lookup"])
+    engine.sabotage()
     engine.flush()
     runs.snapshots["f29"] = engine.snapshot("f29")
     engine.sabotage(put={"raise": "no more pages"})

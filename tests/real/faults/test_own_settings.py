@@ -109,26 +109,6 @@ def test_f20_a_backend_of_no_known_name(lab: Bench, store: lab_store.Store) -> N
     assert code not in (0, 3)
 
 
-def test_f21_f33_settings_that_do_not_count(lab: Bench, store: lab_store.Store) -> None:
-    """extra_config wins over the environment, and rdma without a device runs on TCP: both are said, and the engine works."""
-    extra = {"master_server_address": store.master, "protocol": "rdma", "global_segment_size": 32 * MIB, "local_hostname": "127.0.0.1"}
-    prompt = tokens(400, 33)
-    with lab.engine(
-        store, "f33", env={"MOONCAKE_GLOBAL_SEGMENT_SIZE": "64mb"}, hicache_storage_backend_extra_config=json.dumps(extra)
-    ) as engine:
-        engine.store(store, "f33-writes", prompt)
-        engine.ask("f33-again", prompt)
-    found = explain(engine.run)
-    assert [each["code"] for each in found.document["findings"]] == ["HC-A02", "HC-A101", "HC-W12"]
-    ignored, transport, _ = found.document["findings"]
-    assert (ignored["level"], transport["level"]) == ("warning", "warning")
-    assert ignored["args"]["source"] == "extra_config"
-    assert ignored["args"]["settings"] == [f"MOONCAKE_GLOBAL_SEGMENT_SIZE=64mb (in use: {32 * MIB})"]
-    assert (transport["args"]["asked"], transport["args"]["in_use"], transport["args"]["devices"]) == ("rdma", "tcp", 0)
-    assert found.document["engines"][0]["backend"]["transport"] == {"asked": "rdma", "in_use": "tcp"}
-    assert found.request("f33-again", engine)["tokens"]["reused"]["storage"] == 384
-
-
 def test_f22_a_master_of_another_release(lab: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Setup returns -900: the number, its name, this client's release, and that the master's must be another."""
     other = other_master()

@@ -1,5 +1,7 @@
 """Two engines on one store: what one wrote and the other asks for, under the same keys and under others."""
 
+from pathlib import Path
+
 import faults_bench as bench
 import pytest
 from faults_bench import Judged, explain
@@ -52,6 +54,26 @@ def test_f17_another_page_size(runs: Runs) -> None:
     assert lost(row) == {"HC-K01": 576}
 
 
+def test_f21_settings_from_the_environment_are_ignored(runs: Runs) -> None:
+    """extra_config names the store: what the user set besides is said with the value in use; what the lab set is not."""
+    first = explain(*runs.of("wide")).code("HC-A02")
+    assert (first["level"], first["args"]["source"]) == ("warning", "extra_config")
+    assert first["args"]["settings"] == ["MOONCAKE_DEVICE=mlx5_9 (in use: )"]
+
+
+def test_f33_rdma_without_a_device_runs_on_tcp(runs: Runs) -> None:
+    """Setup succeeds, everything works over TCP, and that is said."""
+    if any(Path("/sys/class/infiniband").glob("*")):
+        pytest.skip("this machine has an RDMA device")
+    found = explain(*runs.of("wide"))
+    first = found.code("HC-A101")
+    assert (first["level"], first["certain"]) == ("warning", True)
+    assert (first["args"]["asked"], first["args"]["in_use"], first["args"]["devices"]) == ("rdma", "tcp", 0)
+    assert found.document["engines"][0]["backend"]["transport"] == {"asked": "rdma", "in_use": "tcp"}
+    assert found.request("f33-again", runs.engines["wide"])["tokens"]["reused"]["storage"] == 384
+    assert "HC-A05" not in [each["code"] for each in found.document["findings"]]
+
+
 def test_f18_another_tag(runs: Runs) -> None:
     """The same page keys behind a tag: K03 names the tag, although the engine had none before it attached anew."""
     _, row, first = judged(runs, "float", "f18-tagged")
@@ -77,6 +99,13 @@ def test_f25_attach_with_other_settings(runs: Runs) -> None:
     assert (first["level"], first["args"]["backend"]) == ("warning", "mooncake")
     assert first["args"]["ignored"] == "prefetch_threshold"
     assert "policies updated" in first["args"]["answer"]
+
+
+def test_an_attach_of_another_backend_is_refused(runs: Runs) -> None:
+    """The backend in use serves on: a warning with the engine's own reason."""
+    first = explain(*runs.of("second")).code("HC-A11")
+    assert (first["level"], first["args"]["backend"]) == ("warning", "file")
+    assert "Detach first" in first["args"]["reason"]
 
 
 def test_f26_clear_leaves_leased_objects(runs: Runs) -> None:
@@ -139,3 +168,13 @@ def test_f29_the_prefetch_thread_died(runs: Runs) -> None:
         assert found.first(rid)["code"] == "HC-R16"
         assert lost(row) == {"HC-R16": 384}
         assert (row["ladder"]["found"], row["ladder"]["transfer_done"]) == ("yes", "no")
+
+
+def test_the_lookup_thread_died(runs: Runs) -> None:
+    """An exception in the lookup: nothing was found, and that is no miss."""
+    found = explain(runs.snapshots["f29"], request="lookup-again")
+    row, first = found.request("lookup-again", runs.engines["second"]), found.first("lookup-again")
+    assert (first["code"], first["level"], first["certain"]) == ("HC-R10", "error", True)
+    assert "no answer" in first["args"]["message"]
+    assert lost(row) == {"HC-R10": 384}
+    assert row["ladder"]["found"] == "no"
