@@ -55,6 +55,8 @@ def attribute(key: str, value: Any) -> str:
 
 def any_value(value: Any) -> str:
     """A value as OTLP's AnyValue."""
+    if isinstance(value, str):
+        return f'{{"stringValue":{text(str.__str__(value))}}}'
     if isinstance(value, bool):
         return f'{{"boolValue":{"true" if value else "false"}}}'
     if isinstance(value, Integral):
@@ -64,8 +66,6 @@ def any_value(value: Any) -> str:
         return f'{{"doubleValue":{number if math.isfinite(number) else no_number(number)}}}'
     if isinstance(value, (list, tuple)):
         return f'{{"arrayValue":{{"values":[{",".join(map(any_value, value))}]}}}}'
-    if isinstance(value, str):
-        return f'{{"stringValue":{text(str.__str__(value))}}}'
     raise TypeError(f"a {type(value).__name__} is no attribute's value")
 
 

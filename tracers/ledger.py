@@ -70,6 +70,9 @@ class Ledger:
     running: Callable[[], list[str]] = list
     """Tells the gets that hang."""
 
+    _landed: int = 0
+    _states: tuple[Any, dict[tuple[str, str], str]] | None = None
+
     @property
     def is_scheduler(self) -> bool:
         """Whether this process builds a scheduler, though the reader that would say so may have failed."""
@@ -97,29 +100,35 @@ class Ledger:
         """Say how a target landed."""
         self.landings[(point, target)] = Landing(point, target, state, detail)
         self.news = True
+        self._landed += 1
 
     def state(self, point: str, target: str) -> str | None:
         """How a target landed so far."""
         landing = self.landings.get((point, target))
         return landing.state if landing is not None else None
 
-    def _told(self, landing: Landing) -> str:
-        """The state to tell: what a class that is not in use lacks is no loss."""
+    def _told(self) -> dict[tuple[str, str], str]:
+        """The state to tell of each target, by its landing; asked every second, so it is worked out when it has changed."""
+        known = (self._landed, self.tree, len(self.recorder.guard.retired))
+        if self._states is None or self._states[0] != known:
+            # Whether this release was not surveyed and some shape of the point's target is not there: what another class has proves nothing.
+            guessed = {landing.point for landing in self.landings.values() if landing.state == ABSENT}
+            self._states = known, {key: self._state_of(landing, guessed) for key, landing in self.landings.items()}
+        return self._states[1]
+
+    def _state_of(self, landing: Landing, guessed: set[str]) -> str:
+        """What a class that is not in use lacks is no loss."""
         owner = landing.target.partition(":")[2].partition(".")[0]
         unused = owner in OTHER_TREES.get(self.tree or "", ())
-        if unused and (landing.state in (MISSING, CHANGED) or self._guessed(landing.point)):
+        if unused and (landing.state in (MISSING, CHANGED) or landing.point in guessed):
             return ABSENT
         return RETIRED if landing.state == INSTALLED and landing.point in self.recorder.guard.retired else landing.state
-
-    def _guessed(self, point: str) -> bool:
-        """Whether this release was not surveyed and some shape of the point's target is not there: what another class has proves nothing."""
-        return any(landing.state == ABSENT for landing in self.landings.values() if landing.point == point)
 
     def ids(self, state: str) -> list[str]:
         """Points with a target in STATE; waiting is a point only when none of its targets is there, missing also when all are absent."""
         by_point: dict[str, set[str]] = {}
-        for landing in self.landings.values():
-            by_point.setdefault(landing.point, set()).add(self._told(landing))
+        for (point, _), told in self._told().items():
+            by_point.setdefault(point, set()).add(told)
         there = {INSTALLED, CHANGED, RETIRED}
         if state == WAITING:
             return sorted(point for point, states in by_point.items() if state in states and not states & there)
@@ -157,7 +166,7 @@ class Ledger:
 
     def document(self, identity: dict[str, Any]) -> dict[str, Any]:
         """The facts as the ledger's file."""
-        recorder, calls = self.recorder, self.recorder.calls
+        recorder, calls, told = self.recorder, self.recorder.calls, self._told()
         return {
             **identity,
             "scheduler": self.is_scheduler,
@@ -166,13 +175,13 @@ class Ledger:
                 {
                     "id": landing.point,
                     "target": landing.target,
-                    "state": self._told(landing),
+                    "state": told[key],
                     "detail": landing.detail,
                     "calls": calls.get(landing.point, 0),
                     "spans": recorder.spans.get(landing.point, 0),
                     "faults": recorder.guard.faults.get(landing.point, 0),
                 }
-                for _, landing in sorted(self.landings.items())
+                for key, landing in sorted(self.landings.items())
             ],
             "dropped": self.dropped,
             "written": self.written,
@@ -188,7 +197,9 @@ def write(path: Path, document: dict[str, Any]) -> None:
     """Replace PATH by DOCUMENT in one step, so that a reader never sees half a ledger; OSError leaves the old one."""
     temporary = path.with_suffix(".tmp")
     try:
-        temporary.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        # A line for each field: indentation throughout would have the slow encoder do it, once a second.
+        fields = ",\n ".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in document.items())
+        temporary.write_text(f"{{{fields}}}\n", encoding="utf-8")
         temporary.replace(path)
     except OSError:
         with contextlib.suppress(OSError):

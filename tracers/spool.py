@@ -29,8 +29,8 @@ HURRY = 4096
 """Records that wait, from which on the writer does not make way: an engine that is busy in Python gives the interpreter back after 5 ms only."""
 LINE_CHARACTERS = 1 << 20
 """Length from which a line is ended: a few spans of long prompts may be as long as ten thousand others."""
-LINGER = 0.02
-"""Seconds that the writer waits for more once a record is there: what a sudden death can cost."""
+LINGER = 0.05
+"""Seconds that the writer waits for more once a record is there: what a sudden death can cost, and how seldom the engine meets the writer."""
 LEDGER_EVERY = 1.0
 NEWS_EVERY = 0.1
 """Seconds after which a target that has landed is told: a process may be killed right after its first request."""
@@ -94,6 +94,7 @@ class Spool:
         self._retry_at = 0.0
         self._last_ledger = 0.0
         self._ledger_state: Any = None
+        self._resource_text: tuple[Any, str] = (None, "")
         self._ledger_written = -1
         self._last_ledger_span = 0.0
 
@@ -117,6 +118,8 @@ class Spool:
     def say_end(self, now_ms: int) -> None:
         """In a parent that ends its schedulers: a ledger that says so, for they themselves are killed; waits a second at most."""
         self.ledger.end(now_ms)
+        # The schedulers' own writers get the time to write what they linger over.
+        time.sleep(2 * LINGER)
         if self.settle() and self.exporter is not None:
             self.exporter.settle()
 
@@ -264,6 +267,12 @@ class Spool:
         }
 
     def _resource(self) -> str:
+        known = (self.ranks.get("tp"), self.ranks.get("pp"), stand_in())
+        if self._resource_text[0] != known:
+            self._resource_text = known, self._resource_of(*known)
+        return self._resource_text[1]
+
+    def _resource_of(self, tp_rank: int | None, pp_rank: int | None, stands_in: str | None) -> str:
         values: dict[str, Any] = {
             **dict(self.settings.resource),
             v.R_SERVICE: self.settings.service,
@@ -273,8 +282,8 @@ class Spool:
             v.R_VERSION: v.RECORDING_VERSION,
             v.R_SGLANG: self.versions["sglang"],
             v.R_MOONCAKE: self.versions["mooncake"],
-            v.R_TP_RANK: self.ranks.get("tp"),
-            v.R_PP_RANK: self.ranks.get("pp"),
-            v.R_STAND_IN: stand_in(),
+            v.R_TP_RANK: tp_rank,
+            v.R_PP_RANK: pp_rank,
+            v.R_STAND_IN: stands_in,
         }
         return ",".join(encode.attribute(key, value) for key, value in values.items() if value is not None)
