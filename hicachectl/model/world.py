@@ -95,7 +95,7 @@ class World:
                 return before, after
         return None
 
-    def owner(self, key: str | None) -> str | None:
+    def owner(self, key: object) -> str | None:
         """Where the master said that an object lies, or None where nobody asked."""
         return next((text(span, v.REPLICA) for span in self.recording.spans if span.name == v.STORE_REPLICA and key in strings(span, v.OBJECT_KEYS)), None)
 

@@ -166,6 +166,17 @@ def test_a_get_that_hangs_is_said_while_it_waits(tmp_path: Path) -> None:
     assert told.level == "error"
 
 
+def test_a_get_that_failed_names_the_owner(tmp_path: Path) -> None:
+    """The master's side told where the object lies: R15 says it with the number."""
+    story = Story()
+    engine = story.engine().request("writes", 8)
+    key = f"{engine.keys('writes', 3)[2]}_0_k"
+    engine.request("again", 8, prompt="writes", hit=8, done=2, bad_get={4: -800})
+    engine.span(v.STORE_REPLICA, attributes={v.OBJECT_KEYS: [key], v.REPLICA: "10.0.0.7:17812"})
+    told = found(story, tmp_path)["HC-R15"]
+    assert (told.args["code"], told.args["page"], told.args["key"], told.args["endpoint"]) == (-800, 2, key, "10.0.0.7:17812")
+
+
 def test_a_get_that_has_just_begun_is_no_finding(tmp_path: Path) -> None:
     """Two seconds are no hang; nor is what a closed ledger tells."""
     story = Story()

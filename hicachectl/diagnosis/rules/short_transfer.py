@@ -25,7 +25,8 @@ def judge(case: Case, pages: tuple[int, ...]) -> Finding:
         failed = _failed_get(each)
         if failed is not None:
             shown = (each.transfer, each.finish, *(call.span for call in each.transfer_calls))
-            return of_request(journey, "R15", args=args | failed | {"rank": each.attempt.engine.rank}, evidence=shown, certain=certain)
+            told = failed | {"rank": each.attempt.engine.rank, "endpoint": case.world.owner(failed["key"])}
+            return of_request(journey, "R15", args=args | told, evidence=shown, certain=certain)
     read = {rank: tokens for rank, tokens in journey.read_by_rank.items() if tokens is not None}
     own = read.get(journey.attempt.engine.rank, 0)
     if own > (journey.arrived or 0):
@@ -61,12 +62,11 @@ def _failed_get(journey: Journey) -> dict[str, object] | None:
             "name": row.name if row else ("SHORT_READ" if code >= 0 else "UNKNOWN"),
             "page": journey.attempt.page_keys.index(bad.page_key) if bad is not None and bad.page_key in journey.attempt.page_keys else None,
             "key": call.first_bad_key,
-            "endpoint": text(call.span, v.REPLICA),
             "exists": True,
         }
     # From 0.5.23 on the engine catches what a read raises, and counts it as no page.
     caught = text(journey.transfer, v.EXCEPTION)
-    return {"code": None, "name": caught, "page": None, "key": None, "endpoint": None, "exists": None} if caught is not None else None
+    return {"code": None, "name": caught, "page": None, "key": None, "exists": None} if caught is not None else None
 
 
 def deadline(journey: Journey) -> float | None:
@@ -89,6 +89,6 @@ def deadline(journey: Journey) -> float | None:
 RULE = LossRule(
     "transfer short",
     ("R15", "R16", "R17", "R18", "R20", "R25"),
-    (v.PREFETCH_LOOKUP, v.PREFETCH_TRANSFER, v.PREFETCH_FINISH, v.STORE_GET, v.PREFETCH_ABORT, v.PREFETCH_ENQUEUE, v.TREE_OPEN, v.PREFETCH_THREAD, v.RESET),
+    (v.PREFETCH_LOOKUP, v.PREFETCH_TRANSFER, v.PREFETCH_FINISH, v.STORE_GET, v.STORE_REPLICA, v.PREFETCH_ABORT, v.PREFETCH_ENQUEUE, v.TREE_OPEN, v.PREFETCH_THREAD, v.RESET),
     judge,
 )
