@@ -110,6 +110,8 @@ class Asked:
     """Contiguous pages that the lookup finds."""
     missing: dict[int, int] = field(default_factory=dict)
     """Object index of the lookup -> code, beside what lies beyond HIT."""
+    pools: dict[str, int] | None = None
+    """Pages that each pool reaches in the lookup, where the model has more than one."""
     lookup_error: str | None = None
     lookup: bool = True
     done: int | None = None
@@ -136,6 +138,8 @@ class Asked:
     there: bool = False
     """The pages are in the store when they are to be written."""
     bad_put: dict[int, int] = field(default_factory=dict)
+    unwritten: tuple[str, int] | None = None
+    """A side pool of which no page is written, and the code of its first object."""
     backup_reason: str | None = None
     store_error: str | None = None
     claims: dict[str, int] | None = None
@@ -186,6 +190,10 @@ class Asked:
         width = len(self.at.suffixes)
         bad = self.missing or dict.fromkeys(range(self.hit * width, len(asked) * width), 0)
         self._say(v.STORE_EXIST, parent=query, thread=("prefetch_thread_func", 7), **self.at.objects(asked, bad, "exist"))
+        if self.pools:
+            short = next((pool for pool, pages in self.pools.items() if pages < len(asked)), None)
+            told = {v.PAGES: len(asked), v.FOUND_PAGES: self.hit, v.POOL_PAGES: [f"{pool}={pages}" for pool, pages in self.pools.items()], v.POOL_SHORT: short}
+            self._say(v.PREFETCH_POOLS, parent=query, thread=("prefetch_thread_func", 7), **told, **{v.OUTCOME: "ok"})
         return self._read(asked[: self.hit]) if self.hit * page >= self.at.threshold else 0
 
     def _read(self, found: list[str]) -> int:
@@ -253,6 +261,11 @@ class Asked:
         write = self._say(v.WRITE_STORE, took=5, thread=thread, error=bool(self.store_error), **told, **{v.OUTCOME: "failed" if self.store_error else "ok"})
         if self.store_error:
             return
+        if self.unwritten:
+            pool, code = self.unwritten
+            bad = dict.fromkeys(range(len(keys) * width), code)
+            self._say(v.WRITE_POOLS, parent=write, thread=thread, **{v.OUTCOME: "declined", v.POOL_PAGES: [f"{pool}=0/{len(keys)}"], v.POOL_SHORT: pool})
+            self._say(v.STORE_PUT, parent=write, thread=thread, **{**self.at.objects(keys, bad, "put"), v.OBJECT_SUFFIXES: [f"_0_{pool}_k", f"_0_{pool}_v"]})
         absent = {} if self.there else dict.fromkeys(range(len(keys) * width), 0)
         self._say(v.STORE_EXIST, parent=write, thread=thread, **self.at.objects(keys, absent, "exist"))
         if self.there:

@@ -6,7 +6,7 @@ from functools import cached_property
 from hicachectl.model.attempt import Attempt, reason
 from hicachectl.model.engine import NO, NOT_ASKED, PARTIAL, UNKNOWN, YES
 from hicachectl.model.objects import Batch, batch
-from hicachectl.model.take import count, failed, flag, number, numbers
+from hicachectl.model.take import count, failed, flag, number, numbers, text
 from hicachectl.store import Span
 from tracers import vocabulary as v
 
@@ -126,6 +126,17 @@ class Journey:
     def lookup_calls(self) -> list[Batch]:
         """The existence calls of that lookup."""
         return [batch(span) for span in self.attempt.inside(self.lookup, v.STORE_EXIST)]
+
+    @property
+    def pools_found(self) -> Span | None:
+        """How far each pool reached in that lookup, where the model has more than one."""
+        calls = self.attempt.inside(self.lookup, v.PREFETCH_POOLS)
+        return calls[-1] if calls else None
+
+    @property
+    def short_pool(self) -> str | None:
+        """The pool beside KV that shortened what was found."""
+        return text(self.pools_found, v.POOL_SHORT)
 
     @property
     def asked_pages(self) -> int:

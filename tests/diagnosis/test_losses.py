@@ -222,6 +222,26 @@ def test_a_write_stops_before_the_store(tmp_path: Path, reason: str, code: str) 
     assert of(found, "writes").ladder["written"].state == "no"
 
 
+def test_the_pool_that_shortens_the_prefix_is_named(tmp_path: Path) -> None:
+    """All pages of the KV pool are there, and those of a sliding window only up to the fifth: the loss names that pool."""
+    story = Story()
+    engine = story.engine().request("writes", 8)
+    engine.request("again", 8, prompt="writes", hit=5, missing={10: 0}, pools={"kv": 8, "swa": 5})
+    found = story.judged(tmp_path)
+    assert lost(of(found, "again")) == {"HC-R13": 48}
+    told = found.findings[0]
+    assert (told.code, told.args["pool"], told.args["page"]) == ("HC-R13", "swa", 5)
+    assert "in the pool swa" in told.title
+
+
+def test_a_gap_of_the_kv_pool_is_told_so(tmp_path: Path) -> None:
+    """A model with one pool has no other to name."""
+    story = Story()
+    story.engine().request("writes", 8).request("again", 8, prompt="writes", hit=3, missing={7: 0})
+    told = story.judged(tmp_path).findings[0]
+    assert (told.code, told.args["pool"]) == ("HC-R13", "kv")
+
+
 def test_what_follows_is_folded_for_its_own_request_only(tmp_path: Path) -> None:
     """One request loses to a gap, another to the threshold alone: the second keeps its finding."""
     story = Story()

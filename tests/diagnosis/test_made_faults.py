@@ -116,6 +116,15 @@ def test_f44_a_side_pool_that_is_written_is_no_finding(tmp_path: Path, pool: str
     assert "HC-W14" not in found(story, tmp_path)
 
 
+def test_f44_the_write_of_a_side_pool_fails(tmp_path: Path) -> None:
+    """The KV pages are written and count as done: the pool, the code of its first object, and the request are named."""
+    story = Story()
+    engine = story.engine()
+    engine.request("writes", 8, unwritten=("swa", -200))
+    told = found(story, tmp_path)["HC-W14"]
+    assert (told.args["pool"], told.args["code"], told.args["pages"], told.rids) == ("swa", -200, ["swa=0/8"], ["writes"])
+
+
 SHARED = {v.ENGINE_EXISTS: True, v.ENGINE_DEVICE: "mlx5_0"}
 
 

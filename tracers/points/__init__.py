@@ -1,7 +1,7 @@
 """Rows only: what is hooked, one file a layer."""
 
 from tracers.point import Point
-from tracers.points import backend, buffers, evict, keys, load_back, mooncake, prefetch, reuse, write
+from tracers.points import backend, buffers, evict, keys, load_back, mooncake, pools, prefetch, reuse, write
 
 ALL: tuple[Point, ...] = (
     *backend.POINTS,
@@ -9,6 +9,7 @@ ALL: tuple[Point, ...] = (
     *mooncake.POINTS,
     *keys.POINTS,
     *write.POINTS,
+    *pools.POINTS,
     *prefetch.POINTS,
     *load_back.POINTS,
     *reuse.POINTS,

@@ -121,7 +121,7 @@ ROWS: tuple[Code, ...] = (
         level="warning",
         detected="real",
         plain="a page is missing in the middle: the pages behind it cannot be used",
-        title="page {page} is missing ({key}): {unreachable} pages behind it cannot be used",
+        title="page {page} is missing in the pool {pool} ({key}): {unreachable} pages behind it cannot be used",
         needs=(v.PREFETCH_LOOKUP, v.STORE_EXIST, v.REQUEST_QUEUED),
         next="hicachectl probe-keys --why names the object; the next write of this prompt closes the gap",
     ),

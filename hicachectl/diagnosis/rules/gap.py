@@ -10,23 +10,23 @@ def judge(case: Case, pages: tuple[int, ...]) -> Finding:
     """What was missing first, what lies behind it, and whether the master counted evictions meanwhile."""
     journey, world = case.journey, case.world
     engine, lookup, writes = journey.attempt.engine, journey.lookup, written_before(case, pages)
-    first = (journey.matched + (journey.hit or 0)) // journey.page
+    first = (journey.looked_from + (journey.hit or 0)) // journey.page
     keys = journey.attempt.page_keys
     missing = keys[first] if first < len(keys) else None
     until = lookup.end_ns if lookup is not None else journey.attempt.start_ns
     evicted = world.counted(v.SAMPLE_EVICTED, engine, min((write.time_ns for write in writes), default=journey.attempt.start_ns), until)
     behind, partly = _behind(case)
-    evidence = (lookup, *(call.span for call in journey.lookup_calls), *dict.fromkeys(write.span_id for write in writes[:8]))
+    evidence = (lookup, journey.pools_found, *(call.span for call in journey.lookup_calls), *dict.fromkeys(write.span_id for write in writes[:8]))
     objects = sum(len(page.bad) for call in journey.lookup_calls for page in call.pages) or len(pages) * max(1, len(journey.attempt.key_suffixes))
-    certain = world.certain(engine)
+    certain, pool = world.certain(engine), journey.short_pool
     args: dict[str, object] = {"objects": objects, "evictions": evicted or 0, "page": first, "key": _key(case, missing), "found": (journey.hit or 0) // journey.page}
-    if evicted and writes:
+    if evicted and writes and pool is None:
         return of_request(journey, "E06", args=args, evidence=evidence, certain=certain and evicted >= objects)
-    if writes and not behind and not partly:
+    if writes and not behind and not partly and pool is None:
         sampled = evicted is not None
         code = "E101" if sampled or not journey.hit else "E06"
         return of_request(journey, code, args=args, evidence=evidence, certain=certain and sampled)
-    args = {"page": first, "key": _key(case, missing), "unreachable": max(0, len(pages) - 1), "tokens": len(pages) * journey.page}
+    args = {"page": first, "key": _key(case, missing), "unreachable": max(0, len(pages) - 1), "tokens": len(pages) * journey.page, "pool": pool or "kv"}
     return of_request(journey, "R13", args=args, evidence=evidence, certain=certain)
 
 
@@ -58,5 +58,5 @@ def _key(case: Case, page_key: str | None) -> str | None:
     return f"{case.journey.attempt.key_prefix}{page_key}{suffixes[0] if suffixes else ''}" if page_key else None
 
 
-RULE = LossRule("written, not found", ("E06", "E101", "R13"), (v.PREFETCH_LOOKUP, v.STORE_EXIST, v.STORE_PUT, v.STORE_SAMPLE), judge)
+RULE = LossRule("written, not found", ("E06", "E101", "R13"), (v.PREFETCH_LOOKUP, v.PREFETCH_POOLS, v.STORE_EXIST, v.STORE_PUT, v.STORE_SAMPLE), judge)
 
