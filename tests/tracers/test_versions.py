@@ -1,8 +1,10 @@
 """The rows against releases: what a release has is hooked, and what it lacks is told for exactly the points that lose by it."""
 
+import sys
 from collections.abc import Iterable, Iterator
 from types import ModuleType
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -52,7 +54,10 @@ def landed(versions: dict[str, str], modules: dict[str, ModuleType], tree: str =
     recorder = Recorder(Queue(10, 10), Guard())
     ledger = Ledger(recorder)
     installer = Installer(ALL, recorder, ledger, versions)
-    installer.on()
+    # Another test of this process may have imported the real ones.
+    elsewhere = {name: module for name, module in sys.modules.items() if name not in installer.modules}
+    with mock.patch.dict(sys.modules, elsewhere, clear=True):
+        installer.on()
     try:
         for module in modules.values():
             installer.arrived(module)
