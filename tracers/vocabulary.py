@@ -11,6 +11,9 @@ ATTRIBUTES: dict[str, tuple[str, str, str]] = {}
 RESOURCE: dict[str, str] = {}
 """Resource attribute key -> meaning."""
 
+RESOURCE_KINDS: dict[str, str] = {}
+"""Resource attribute key -> kind, as in ATTRIBUTES."""
+
 
 def _span(name: str, meaning: str) -> str:
     SPANS[name] = meaning
@@ -22,21 +25,21 @@ def _attr(key: str, kind: str, meaning: str, unit: str = "") -> str:
     return key
 
 
-def _resource(key: str, meaning: str) -> str:
-    RESOURCE[key] = meaning
+def _resource(key: str, meaning: str, kind: str = "str") -> str:
+    RESOURCE[key], RESOURCE_KINDS[key] = meaning, kind
     return key
 
 
 # --- resource -------------------------------------------------------------------------------------------------------
 R_SERVICE = _resource("service.name", "OTEL_SERVICE_NAME, else sglang")
 R_HOST = _resource("host.name", "host that the process runs on")
-R_PID = _resource("process.pid", "process id")
+R_PID = _resource("process.pid", "process id", "int")
 R_ENGINE = _resource("hicachectl.engine.id", "<host>:<pid>:<start in ms>: names one process for ever")
-R_VERSION = _resource("hicachectl.recording.version", "version of this vocabulary")
+R_VERSION = _resource("hicachectl.recording.version", "version of this vocabulary", "int")
 R_SGLANG = _resource("hicachectl.sglang.version", "installed SGLang")
 R_MOONCAKE = _resource("hicachectl.mooncake.version", "installed Mooncake client")
-R_TP_RANK = _resource("hicachectl.tp.rank", "tensor parallel rank, once known")
-R_PP_RANK = _resource("hicachectl.pp.rank", "pipeline stage, once known")
+R_TP_RANK = _resource("hicachectl.tp.rank", "tensor parallel rank, once known", "int")
+R_PP_RANK = _resource("hicachectl.pp.rank", "pipeline stage, once known", "int")
 R_STAND_IN = _resource("hicachectl.stand_in", "present and 'cpu' where a CPU stands in for the GPU")
 R_SCOPE = "hicachectl.tracers"
 

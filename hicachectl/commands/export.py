@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 import typer
 
 from hicachectl.exits import UsageError, one_line
-from hicachectl.export import otlp, sending
+from hicachectl.export import otlp, parquet, sending
 from hicachectl.store import files, named
 
 app = typer.Typer(add_completion=False)
@@ -19,6 +19,7 @@ class Format(str, Enum):
 
     otlp = "otlp"
     perfetto = "perfetto"
+    parquet = "parquet"
 
 
 RunsArgument = Annotated[
@@ -28,7 +29,7 @@ ToOption = Annotated[
     Format,
     typer.Option(
         "--to",
-        help="otlp: for a collector, or lines of OTLP/JSON. perfetto: Chrome's trace events for ui.perfetto.dev.",
+        help="otlp: for a collector, or lines of OTLP/JSON. perfetto: Chrome's trace events for ui.perfetto.dev. parquet: a row a span.",
     ),
 ]
 TargetOption = Annotated[
@@ -41,6 +42,9 @@ TargetOption = Annotated[
 ]
 
 
+_WRITERS = {Format.otlp: sending.otlp_lines, Format.perfetto: sending.trace_events, Format.parquet: parquet.write}
+
+
 @app.command()
 def export(runs: RunsArgument, to: ToOption, target: TargetOption = None) -> None:
     """Send a recording to a collector, or convert it.
@@ -48,6 +52,8 @@ def export(runs: RunsArgument, to: ToOption, target: TargetOption = None) -> Non
     Example:   hicachectl export RUN --to perfetto --target run.json
 
     Example:   hicachectl export RUN --to otlp --target http://localhost:4318
+
+    Example:   hicachectl export RUN --to parquet --target spans.parquet
     """
     sources: list[Path | str] = [run if run == files.STDIN else named(run) for run in runs]
     if target is not None and otlp.is_collector(target):
@@ -59,5 +65,5 @@ def export(runs: RunsArgument, to: ToOption, target: TargetOption = None) -> Non
         )
         return
     with sending.written(target) as out:
-        count = sending.otlp_lines(sources, out) if to is Format.otlp else sending.trace_events(sources, out)
+        count = _WRITERS[to](sources, out)
     sys.stderr.write(f"wrote {count} spans" + (f" to {one_line(target)}" if target else "") + "\n")

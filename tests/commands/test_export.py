@@ -59,7 +59,7 @@ def test_wrong_input_gets_the_contracts_exit_code(tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_text("nonsense\n")
     (tmp_path / "kept.json").write_text("before")
     for code, words in (
-        (2, [str(folder), "--to", "parquet"]),
+        (2, [str(folder), "--to", "xml"]),
         (2, [str(folder)]),
         (2, [str(folder), "--to", "perfetto", "--target", "http://localhost:4318"]),
         (3, ["/no/run", "--to", "otlp"]),
