@@ -5,10 +5,12 @@ import random
 import sys
 
 TOKENS, NEW = 100, 8
+TURNS = 4
+"""Requests in one mode, of which the first is not counted: the interpreter has to learn its ways anew when methods were replaced."""
 
 
 def main():
-    """Warm up, then blocks of one request in each mode, the order shuffled, all prompts different."""
+    """Warm up, then blocks of a few requests in each mode, the order shuffled, all prompts different."""
     import sglang  # noqa: PLC0415 - its child processes import this file again
 
     blocks, modes = int(sys.argv[2]), sys.argv[3:]
@@ -25,8 +27,9 @@ def main():
         for block in range(-3, blocks):
             numbers.shuffle(modes)
             for mode in modes:
-                prompt = [numbers.randrange(1024) for _ in range(TOKENS)]
-                engine.generate(input_ids=prompt, sampling_params=sampling, rid=f"{mode if block >= 0 else 'warm'}-{block}")
+                for turn in range(TURNS):
+                    prompt = [numbers.randrange(1024) for _ in range(TOKENS)]
+                    engine.generate(input_ids=prompt, sampling_params=sampling, rid=f"{mode if block >= 0 else 'warm'}-{block}-{turn}")
     finally:
         engine.shutdown()
 
