@@ -3,13 +3,17 @@
 import os
 import shutil
 import sys
-from collections.abc import Sequence
-from typing import Annotated, Optional
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from hicachectl.exits import DONE, FOUND, UnreachableError, UsageError, leave, one_line
 from hicachectl.options import FailOn, FailOnOption, Output, OutputOption, RequestOption, RunsArgument
+
+if TYPE_CHECKING:
+    from hicachectl.diagnosis.finding import Finding
 
 app = typer.Typer(add_completion=False)
 
@@ -17,13 +21,7 @@ CodeFilter = Annotated[Optional[str], typer.Option("--code", metavar="CODE", hel
 
 
 @app.command()
-def explain(
-    runs: RunsArgument = None,
-    request: RequestOption = None,
-    code: CodeFilter = None,
-    fail_on: FailOnOption = FailOn.error,
-    output: OutputOption = Output.table,
-) -> None:
+def explain(runs: RunsArgument = None, request: RequestOption = None, code: CodeFilter = None, fail_on: FailOnOption = FailOn.error, output: OutputOption = Output.table) -> None:
     """Say on which rung each request's prefix stopped, count its tokens, and name the cause with evidence.
 
     Recordings of several engines and hosts may be named together. Exits 1 when a finding has the level of --fail-on or a
@@ -33,30 +31,63 @@ def explain(
 
     Example:   hicachectl explain ./run-a ./run-b --request 4f2a -o json
     """
-    # Imported here so that other commands and --help pay for none of it.
+    from hicachectl.store import uncollected  # noqa: PLC0415 - here and below: other commands and --help pay for none of it
+
+    with uncollected():
+        leave(_explain(_named(runs), Asked(request, code), fail_on, output))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which requests and findings: by id, or how it begins, and by code."""
+
+    request: str | None
+    code: str | None
+
+
+def _explain(runs: Sequence[str], asked: Asked, fail_on: FailOn, output: Output) -> int:
     from hicachectl.diagnosis.codes import ALL, canonical  # noqa: PLC0415
-    from hicachectl.diagnosis.run import diagnose, select  # noqa: PLC0415
+    from hicachectl.diagnosis.gathering import merged  # noqa: PLC0415
+    from hicachectl.diagnosis.run import Judging, judge, select  # noqa: PLC0415
+    from hicachectl.model.world import world  # noqa: PLC0415
     from hicachectl.store import read  # noqa: PLC0415
     from hicachectl.views import explain as view  # noqa: PLC0415
 
+    code, request = asked.code, asked.request
     if code is not None and canonical(code) not in ALL:
         raise UsageError(f"--code {one_line(code)}: no finding has this code; `hicachectl code` lists them")
-    found = diagnose(read(_named(runs)))
-    if not found.requests and not any(engine.scheduler for engine in found.world.engines.values()):
-        raise UnreachableError(
-            f"no engine left anything in {', '.join(found.world.recording.paths)}: its command started none, or the hicachectl plugin is not in its Python"
-        )
-    requests, findings = select(found, request, code)
-    if request is not None and not requests:
-        raise UsageError(f"no request id of {', '.join(found.world.recording.paths)} is or begins with {one_line(request)}: see `hicachectl show`")
+    seen = world(read(runs))
+    if not seen.journeys and not any(engine.scheduler for engine in seen.engines.values()):
+        raise UnreachableError(f"no engine left anything in {', '.join(seen.recording.paths)}: its command started none, or the hicachectl plugin is not in its Python")
+    if request is None and code is None:
+        judging = Judging(seen)
+        requests = (view.request_row(each) for each in judging.requests(seen.journeys, forget=True))
+        return _written(view.head_row(seen), requests, lambda: merged(judging.raised()), fail_on, output)
+    verdicts, findings = select(judge(seen), request, code)
+    if request is not None and not verdicts:
+        raise UsageError(f"no request id of {', '.join(seen.recording.paths)} is or begins with {one_line(request)}: see `hicachectl show`")
+    return _written(view.head_row(seen), map(view.request_row, verdicts), lambda: findings, fail_on, output)
+
+
+def _written(head: dict[str, Any], requests: Iterable[dict[str, Any]], findings: "Callable[[], list[Finding]]", fail_on: FailOn, output: Output) -> int:
+    """Write all as it becomes known; the exit code that it makes."""
+    from hicachectl.views import explain as view  # noqa: PLC0415
+
+    levels: set[str] = set()
+
+    def told() -> Iterator[dict[str, Any]]:
+        for each in findings():
+            levels.add(each.level)
+            yield view.finding_row(each)
+
     if output is Output.json:
-        sys.stdout.write(view.as_json(found, requests, findings))
+        parts = view.as_json(head, requests, told)
     else:
         colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        sys.stdout.write(view.as_text(found, requests, findings, width=width, colour=colour))
-    levels = {each.level for each in findings}
-    leave(FOUND if levels & _failing(fail_on) else DONE)
+        parts = view.as_text(head, requests, told, width=width, colour=colour)
+    sys.stdout.writelines(parts)
+    return FOUND if levels & _failing(fail_on) else DONE
 
 
 def _named(runs: list[str] | None) -> Sequence[str]:

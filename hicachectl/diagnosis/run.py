@@ -1,11 +1,12 @@
 """Runs every rule over a recording: requests with their losses, findings deduplicated, causes first, consequences folded."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 from hicachectl.diagnosis.codes import canonical
-from hicachectl.diagnosis.finding import MOST_EVIDENCE, Finding, order
+from hicachectl.diagnosis.finding import Finding, order
+from hicachectl.diagnosis.gathering import Loser, blame_writes, folded, merged
 from hicachectl.diagnosis.places import place
 from hicachectl.diagnosis.rule import Case
 from hicachectl.diagnosis.rules import LOSSES, RULES
@@ -15,27 +16,6 @@ from hicachectl.model.account import Account, account
 from hicachectl.model.journey import Journey, Rung
 from hicachectl.model.world import World, world
 from hicachectl.store import Recording
-
-MISSED = frozenset({"HC-R12", "HC-R13"})
-
-FOLDS: dict[str, frozenset[str]] = {
-    "HC-R13": frozenset({"HC-R12"}),
-    "HC-E06": MISSED,
-    "HC-E101": MISSED | {"HC-R101"},
-    "HC-R101": MISSED,
-    "HC-A19": frozenset({"HC-R05"}),
-    "HC-K01": frozenset({"HC-R12", "HC-R04"}),
-    "HC-K02": frozenset({"HC-R12", "HC-R04", "HC-R11"}),
-    "HC-K03": frozenset({"HC-R12", "HC-R04"}),
-    "HC-K11": frozenset({"HC-R15"}),
-    "HC-R16": frozenset({"HC-R17", "HC-R18"}),
-    "HC-R102": frozenset({"HC-R17", "HC-R18"}),
-    "HC-L08": frozenset({"HC-R19"}),
-    "HC-W02": MISSED,
-    "HC-W13": MISSED,
-    "HC-W17": MISSED,
-}
-"""Cause -> codes that merely follow from it, for the same request."""
 
 
 @dataclass(slots=True)
@@ -47,7 +27,7 @@ class Verdict:
     account: Account
     lost: list[Finding]
     times: dict[str, float]
-    sentence: str = ""
+    sentence: str
 
     @property
     def lost_tokens(self) -> int:
@@ -74,36 +54,52 @@ class Diagnosis:
 
 def diagnose(recording: Recording) -> Diagnosis:
     """Judge every request and the engines; the same recording gives the same result, to the order of every list."""
-    seen = world(recording)
+    return judge(world(recording))
+
+
+def judge(seen: World) -> Diagnosis:
+    """The same, of a recording that was read as a whole."""
     found = Diagnosis(seen)
-    raised: list[Finding] = [finding for rule in RULES if rule.of_world is not None for finding in rule.of_world(seen)]
-    for journey in seen.journeys:
-        judged = _judged(journey, seen)
-        found.requests.append(judged)
-        case = Case(journey, judged.account, seen)
-        raised += judged.lost
-        raised += [finding for rule in RULES if rule.of_case is not None for finding in rule.of_case(case)]
-    _blame_writes(raised, found.requests)
-    for each in raised:
-        each.certain = each.certain and all(seen.certain(seen.engines[engine]) for engine in each.engines if engine in seen.engines)
-    found.raised = folded(raised)
+    judging = Judging(found.world)
+    found.requests = list(judging.requests(found.world.journeys))
+    found.raised = judging.raised()
     found.findings = merged(found.raised)
-    for judged in found.requests:
-        judged.sentence = verdict(judged.journey, judged.ladder, judged.account, judged.lost)
     return found
 
 
-def _blame_writes(raised: Iterable[Finding], requests: Sequence[Verdict]) -> None:
-    """A write that failed is a cause for the requests that asked later for its pages and lost some: they are named with it."""
-    losers = [(each.journey.attempt.start_ns, each.journey.attempt, frozenset(each.journey.attempt.page_keys)) for each in requests if each.lost]
-    for fault in raised:
-        if not fault.unwritten:
-            continue
-        for start_ns, attempt, asked in losers:
-            if start_ns > fault.time_ns and not fault.unwritten.isdisjoint(asked):
-                fault.causal = True
-                fault.rids = list(dict.fromkeys([*fault.rids, attempt.rid]))
-                fault.engines = list(dict.fromkeys([*fault.engines, attempt.engine.id]))
+class Judging:
+    """Judges requests one after the other, and keeps of each only what the findings of the whole need."""
+
+    def __init__(self, seen: World) -> None:
+        self.world = seen
+        self.found: list[Finding] = [finding for rule in RULES if rule.of_world is not None for finding in rule.of_world(seen)]
+        self.losers: list[Loser] = []
+
+    def requests(self, journeys: Iterable[Journey], *, forget: bool = False) -> Iterator[Verdict]:
+        """The verdict on each of JOURNEYS, as soon as it is known; to FORGET it once it was taken keeps memory small."""
+        for journey in journeys:
+            judged = _judged(journey, self.world)
+            case = Case(journey, judged.account, self.world)
+            self.found += judged.lost
+            self.found += [finding for rule in RULES if rule.of_case is not None for finding in rule.of_case(case)]
+            if judged.lost:
+                attempt = journey.attempt
+                self.losers.append(Loser(attempt.rid, attempt.engine.id, attempt.start_ns, tuple(attempt.page_keys)))
+            yield judged
+            if forget:
+                journey.forget()
+
+    def raised(self) -> list[Finding]:
+        """What was said of each request and engine, without what follows from a cause of the same request."""
+        blame_writes(self.found, self.losers)
+        for each in self.found:
+            _weigh(each, self.world)
+        return folded(self.found)
+
+
+def _weigh(each: Finding, seen: World) -> None:
+    """What is known to be missing makes a finding uncertain."""
+    each.certain = each.certain and all(seen.certain(seen.engines[engine]) for engine in each.engines if engine in seen.engines)
 
 
 def _judged(journey: Journey, seen: World) -> Verdict:
@@ -117,58 +113,11 @@ def _judged(journey: Journey, seen: World) -> Verdict:
         why = LOSSES[name].judge(case, tuple(pages))
         why.tokens = len(pages) * journey.page
         why.causal = True
+        _weigh(why, seen)
         lost.append(why)
-    return Verdict(journey, seen.ladder(journey), own, sorted(lost, key=order), times(journey))
-
-
-def folded(raised: Sequence[Finding]) -> list[Finding]:
-    """Take out what follows from a cause of the same request, or of its engine, and name it under the cause."""
-    of_request: dict[str, list[Finding]] = defaultdict(list)
-    of_engine: dict[str, list[Finding]] = defaultdict(list)
-    for each in sorted(raised, key=order):
-        if each.code in FOLDS:
-            for rid in each.rids:
-                of_request[rid].append(each)
-            for engine in () if each.rids else each.engines:
-                of_engine[engine].append(each)
-    kept = []
-    for each in raised:
-        near = [*(cause for rid in each.rids for cause in of_request[rid]), *(cause for engine in each.engines for cause in of_engine[engine])]
-        causes = sorted((cause for cause in near if each.rids and each.code in FOLDS[cause.code] and (cause.causal or not each.causal)), key=order)
-        if causes:
-            if each.code not in causes[0].folded:
-                causes[0].folded.append(each.code)
-        else:
-            kept.append(each)
-    return kept
-
-
-def merged(raised: Iterable[Finding]) -> list[Finding]:
-    """One finding for each code: requests, engines and evidence gathered, the first one's arguments kept; causes first."""
-    by_code: dict[tuple[str, bool], Finding] = {}
-    for each in raised:
-        first = by_code.get((each.code, each.causal))
-        if first is None:
-            by_code[each.code, each.causal] = replace(
-                each, evidence=list(each.evidence), rids=list(each.rids), engines=list(each.engines), folded=list(each.folded)
-            )
-        else:
-            _gather(first, each)
-    for code in {code for code, causal in by_code if causal}:
-        beside = by_code.pop((code, False), None)
-        if beside is not None:
-            _gather(by_code[code, True], beside)
-    return sorted(by_code.values(), key=order)
-
-
-def _gather(first: Finding, other: Finding) -> None:
-    first.rids = list(dict.fromkeys([*first.rids, *other.rids]))
-    first.engines = list(dict.fromkeys([*first.engines, *other.engines]))
-    first.evidence = list(dict.fromkeys([*first.evidence, *other.evidence]))[:MOST_EVIDENCE]
-    first.folded = list(dict.fromkeys([*first.folded, *other.folded]))
-    first.certain = first.certain and other.certain
-    first.serving = first.serving and other.serving
-    first.tokens += other.tokens
+    lost.sort(key=order)
+    ladder = seen.ladder(journey)
+    return Verdict(journey, ladder, own, lost, times(journey), verdict(journey, ladder, own, lost))
 
 
 def select(found: Diagnosis, request: str | None, code: str | None) -> tuple[list[Verdict], list[Finding]]:

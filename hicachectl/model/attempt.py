@@ -2,10 +2,10 @@
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from hicachectl.model.engine import PROCESS_SPANS, Engine
 from hicachectl.model.objects import Batch, batch
+from hicachectl.model.once import once
 from hicachectl.model.take import count, flag, keys, number, text
 from hicachectl.store import Recording, Span
 from tracers import vocabulary as v
@@ -21,9 +21,27 @@ class Attempt:
     rid: str
     number: int
     engine: Engine
-    spans: dict[str, list[Span]] = field(default_factory=lambda: defaultdict(list))
+    own: list[Span] = field(default_factory=list)
+    """Spans that carry its id, in time order."""
     children: dict[str, list[Span]] = field(default_factory=dict)
     """Span id -> spans whose parent it is, shared by all attempts of a recording."""
+    entered: bool = False
+    """Whether it was seen to enter the queue or to be prefilled: what enters the queue after that is another attempt."""
+
+    @once
+    def spans(self) -> dict[str, list[Span]]:
+        """Its spans by name, in time order."""
+        found: dict[str, list[Span]] = {}
+        for span in self.own:
+            found.setdefault(span.name, []).append(span)
+        return found
+
+    def forget(self) -> None:
+        """Let go of what was worked out and decoded: it comes back when it is asked for. A recording may have millions of requests."""
+        for name in _WORKED_OUT:
+            vars(self).pop(name, None)
+        for span in self.own:
+            span.forget()
 
     def first(self, name: str) -> Span | None:
         """The oldest span of this name, or None."""
@@ -43,19 +61,19 @@ class Attempt:
         """Spans of this name that SPAN's call made on its thread."""
         return [child for child in self.children.get(span.span_id, ()) if child.name == name] if span is not None else []
 
-    @property
+    @once
     def start_ns(self) -> int:
         """When the request entered the queue, or when it is first seen."""
         queued = self.first(v.REQUEST_QUEUED)
-        return queued.start_ns if queued is not None else min((spans[0].start_ns for spans in self.spans.values()), default=0)
+        return queued.start_ns if queued is not None else min((span.start_ns for span in self.own), default=0)
 
-    @property
+    @once
     def first_prefill(self) -> Span | None:
         """The first prefill of this request: later chunks and re-prefills change no token account."""
         prefills = self.all(v.PREFILL)
         return next((span for span in prefills if flag(span, v.FIRST_CHUNK)), prefills[0] if prefills else None)
 
-    @property
+    @once
     def prompt_tokens(self) -> int | None:
         """Tokens of the prompt."""
         for name in (v.REQUEST_QUEUED, v.PREFILL, v.REQUEST_FINISHED):
@@ -64,7 +82,7 @@ class Attempt:
                 return found
         return None
 
-    @cached_property
+    @once
     def page_keys(self) -> list[str]:
         """Page keys of the full pages of the prompt, in this engine's page size."""
         return keys(self.first(v.REQUEST_QUEUED), v.PROMPT_PAGE_KEYS)
@@ -74,37 +92,40 @@ class Attempt:
         """Why the engine said that tokens of a prefetch were of no use, in its own words."""
         return [told for span in self.all(v.PREFETCH_SETTLE) if (told := text(span, v.ENGINE_REASON)) is not None]
 
-    @cached_property
+    @once
     def present(self) -> frozenset[str]:
         """Page keys that lookups before the first prefill found with every object of this rank."""
         return frozenset(page.page_key for call in self._lookups for page in call.pages if page.whole)
 
-    @cached_property
+    @once
     def absent(self) -> frozenset[str]:
         """Page keys that lookups before the first prefill were told are not there, with every object of this rank."""
         told = [call for call in self._lookups if call.failed_code is None]
         return frozenset(page.page_key for call in told for page in call.pages if page.bad) - self.present
 
-    @cached_property
+    @once
     def _lookups(self) -> list[Batch]:
         end = self.first_prefill
         asked = [span for span in self.all(v.PREFETCH_LOOKUP) if end is None or span.start_ns <= end.start_ns]
         return [batch(call) for span in asked for call in self.inside(span, v.STORE_EXIST)]
 
-    @cached_property
+    @once
     def key_prefix(self) -> str:
         """What stood before the page key in this engine's object keys when the request came."""
         return self.engine.prefix_at(self.start_ns)
 
-    @cached_property
+    @once
     def key_suffixes(self) -> tuple[str, ...]:
         """What stood behind it, one for each KV object of a page."""
         return self.engine.suffixes_at(self.start_ns)
 
-    @cached_property
+    @once
     def fingerprint(self) -> list[str]:
         """Prefix fingerprint of the prompt, a digest for each block."""
         return keys(self.first(v.REQUEST_QUEUED), v.FINGERPRINT, v.FINGERPRINT_DIGITS)
+
+
+_WORKED_OUT = [name for name, value in vars(Attempt).items() if isinstance(value, once)]
 
 
 def attempts(recording: Recording, engines: dict[str, Engine]) -> list[Attempt]:
@@ -115,25 +136,25 @@ def attempts(recording: Recording, engines: dict[str, Engine]) -> list[Attempt]:
     for span in recording.spans:
         if span.parent_id:
             children[span.parent_id].append(span)
-        rid = span.attributes.get(v.RID)
+        rid = span.rid
         engine = engines.get(span.engine)
-        if not isinstance(rid, str) or engine is None or rid.startswith(v.HEALTH_RID_PREFIX):
+        if rid is None or engine is None or rid.startswith(v.HEALTH_RID_PREFIX):
             continue
         key = (span.engine, rid)
         attempt = current.get(key)
-        fresh = span.name == v.REQUEST_QUEUED and not flag(span, v.RETRACTED)
-        if attempt is None or (fresh and (v.REQUEST_QUEUED in attempt.spans or v.PREFILL in attempt.spans)):
+        if attempt is None or (span.name == v.REQUEST_QUEUED and attempt.entered and not flag(span, v.RETRACTED)):
             attempt = Attempt(rid, attempt.number + 1 if attempt is not None else 0, engine, children=children)
             current[key] = attempt
             found.append(attempt)
-        attempt.spans[span.name].append(span)
+        attempt.entered = attempt.entered or span.name in (v.REQUEST_QUEUED, v.PREFILL)
+        attempt.own.append(span)
     asked = [attempt for attempt in found if _is_request(attempt)]
     return [attempt for attempt in asked if not _is_warmup(attempt, engines)]
 
 
 def _is_request(attempt: Attempt) -> bool:
     """Work that only carries a request's id (a late backup) is no attempt of its own."""
-    return any(name in attempt.spans for name in (v.REQUEST_QUEUED, v.PREFETCH_GATE, v.PREFILL, v.ADMISSION, v.REQUEST_FINISHED))
+    return attempt.entered or any(span.name in (v.PREFETCH_GATE, v.ADMISSION, v.REQUEST_FINISHED) for span in attempt.own)
 
 
 def _is_warmup(attempt: Attempt, engines: dict[str, Engine]) -> bool:

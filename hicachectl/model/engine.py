@@ -1,11 +1,15 @@
 """What one scheduler process is: ranks, settings, and whether its storage backend exists and can serve."""
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import NamedTuple
 
-from hicachectl.model.take import count, failed, flag, number, strings, text
-from hicachectl.store import Ledger, Recording, Span
+from hicachectl.model.once import once
+from hicachectl.model.take import count, failed, flag, number, numbers, strings, text
+from hicachectl.store import Ledger, Span
 from hicachectl.store.span import Value
 from tracers import vocabulary as v
 from tracers.points import ALL
@@ -28,9 +32,24 @@ PROCESS_SPANS = frozenset(
 """Spans that an engine, not a request, is asked about."""
 
 
-@dataclass(slots=True)
+_START = attrgetter("start_ns")
+
+
+class _Said(NamedTuple):
+    """What the spans of one name said of a setting: when each began, and the value."""
+
+    name: str
+    starts: list[int]
+    values: list[Value]
+
+
+_SETTLING = (v.BACKEND_ATTACH_ASKED, v.TREE_OPEN, v.CONTROLLER_OPEN, v.BACKEND_OPEN, v.BACKEND_ATTACH, v.BACKEND_CREATE, v.ENGINE, v.BACKEND_CONFIG, v.ENGINE_START)
+"""Spans that tell a setting: the first of these names that does is believed."""
+
+
+@dataclass(eq=False)
 class Engine:
-    """One process of a recording, by its own spans."""
+    """One process of a recording, by its own spans; what is worked out from them is worked out once."""
 
     id: str
     resource: dict[str, Value]
@@ -61,14 +80,26 @@ class Engine:
 
     def setting(self, key: str, at_ns: int | None = None) -> Value | None:
         """A setting in force at a time, else at the end: an attach while it ran says it, then what was built last, else what was asked for."""
-        for name in (v.BACKEND_ATTACH_ASKED, v.TREE_OPEN, v.CONTROLLER_OPEN, v.BACKEND_OPEN, v.BACKEND_ATTACH, v.BACKEND_CREATE, v.ENGINE, v.BACKEND_CONFIG, v.ENGINE_START):
-            told = [span for span in self.all(name) if key in span.attributes and not failed(span)]
-            began = [span for span in told if at_ns is None or span.start_ns <= at_ns]
+        told = self._settings.get(key)
+        if told is None:
+            told = self._settings[key] = list(self._said(key))
+        for name, starts, values in told:
+            began = len(starts) if at_ns is None else bisect_right(starts, at_ns)
             if began:
-                return began[-1].attributes[key]
-            if told and name != v.BACKEND_ATTACH_ASKED:
-                return told[0].attributes[key]
+                return values[began - 1]
+            if name != v.BACKEND_ATTACH_ASKED:
+                return values[0]
         return None
+
+    @once
+    def _settings(self) -> dict[str, list[_Said]]:
+        return {}
+
+    def _said(self, key: str) -> Iterator[_Said]:
+        for name in _SETTLING:
+            told = [span for span in self.all(name) if key in span.attributes and not failed(span)]
+            if told:
+                yield _Said(name, [span.start_ns for span in told], [span.attributes[key] for span in told])
 
     def number(self, key: str, at_ns: int | None = None) -> int | None:
         """A numeric setting in force."""
@@ -82,38 +113,73 @@ class Engine:
 
     def opened(self, at_ns: int | None = None) -> Span | None:
         """The store client in use at a time: a backend may be detached and attached anew with other settings."""
+        starts, good = self._opens
+        if not good:
+            return None
+        began = len(good) if at_ns is None else bisect_right(starts, at_ns)
+        return good[max(began, 1) - 1]
+
+    @once
+    def _opens(self) -> tuple[list[int], list[Span]]:
         good = [span for span in self.all(v.BACKEND_OPEN) if not failed(span)] or self.all(v.BACKEND_OPEN)
-        began = [span for span in good if at_ns is None or span.start_ns <= at_ns] or good[:1]
-        return began[-1] if began else None
+        return [span.start_ns for span in good], good
+
+    @once
+    def executed(self) -> dict[int, Span]:
+        """Number of a batch -> the first span that says it came back from the device."""
+        found: dict[int, Span] = {}
+        for span in self.all(v.EXECUTED):
+            batch = number(span, v.BATCH)
+            if batch is not None:
+                found.setdefault(batch, span)
+        return found
+
+    def of_node(self, name: str, node: int, since_ns: int) -> Span | None:
+        """The first span of this name (of copies to the device) that began then or later and names a node."""
+        spans = self._nodes(name).get(node, [])
+        place = bisect_left(spans, since_ns, key=_START)
+        return spans[place] if place < len(spans) else None
+
+    def _nodes(self, name: str) -> dict[int, list[Span]]:
+        if name not in self._of_nodes:
+            found = self._of_nodes[name] = defaultdict[int, list[Span]](list)
+            for span in self.all(name):
+                for node in dict.fromkeys(numbers(span, v.NODES)):
+                    found[node].append(span)
+        return self._of_nodes[name]
+
+    @once
+    def _of_nodes(self) -> dict[str, dict[int, list[Span]]]:
+        return {}
 
     # -- identity --------------------------------------------------------------------------------------------------
-    @property
+    @once
     def scheduler(self) -> bool:
         """Whether this process is a scheduler."""
         return bool(self.first(v.ENGINE_START) or self.first(v.ENGINE) or (self.ledger is not None and self.ledger.scheduler))
 
-    @property
+    @once
     def host(self) -> str:
         """Host name."""
         return str(self.resource.get(v.R_HOST) or (self.ledger.host if self.ledger else "") or self.id.split(":", maxsplit=1)[0])
 
-    @property
+    @once
     def pid(self) -> int:
         """Process id."""
         value = self.resource.get(v.R_PID)
         return value if isinstance(value, int) else (self.ledger.pid if self.ledger else 0)
 
-    @property
+    @once
     def parent(self) -> tuple[str, int] | None:
         """Host and process id of the process that started this one, where the ledger tells."""
         return (self.host, self.ledger.ppid) if self.ledger is not None and self.ledger.ppid else None
 
-    @property
+    @once
     def tp_rank(self) -> int:
         """Tensor parallel rank."""
         return self._rank(v.TP_RANK, v.R_TP_RANK)
 
-    @property
+    @once
     def pp_rank(self) -> int:
         """Pipeline stage."""
         return self._rank(v.PP_RANK, v.R_PP_RANK)
@@ -125,27 +191,27 @@ class Engine:
             value = other if isinstance(other, int) else 0
         return value
 
-    @property
+    @once
     def tp_size(self) -> int:
         """Tensor parallel size."""
         return self.number(v.TP_SIZE) or 1
 
-    @property
+    @once
     def pp_size(self) -> int:
         """Pipeline stages."""
         return self.number(v.PP_SIZE) or 1
 
-    @property
+    @once
     def rank(self) -> int:
         """The rank in its server, over all stages: stage by stage, as the engine counts its world."""
         return self.pp_rank * self.tp_size + self.tp_rank
 
-    @property
+    @once
     def sglang(self) -> str | None:
         """Version of SGLang."""
         return self._version(v.R_SGLANG, "sglang")
 
-    @property
+    @once
     def mooncake(self) -> str | None:
         """Version of the Mooncake client."""
         return self._version(v.R_MOONCAKE, "mooncake")
@@ -154,12 +220,12 @@ class Engine:
         value = self.resource.get(key) or (self.ledger.versions.get(name) if self.ledger is not None else None)
         return str(value) if value else None
 
-    @property
+    @once
     def stand_in(self) -> bool:
         """Whether a CPU stands in for the GPU."""
         return bool(self.resource.get(v.R_STAND_IN))
 
-    @property
+    @once
     def page_size(self) -> int:
         """Tokens in a page."""
         return self.number(v.PAGE_SIZE) or 1
@@ -167,11 +233,21 @@ class Engine:
     # -- key scheme ------------------------------------------------------------------------------------------------
     def prefix_at(self, at_ns: int | None = None) -> str:
         """What stands before the page key in this engine's object keys."""
-        return text(self.opened(at_ns), v.KEY_PREFIX) or ""
+        return self._scheme(self.opened(at_ns))[0]
 
     def suffixes_at(self, at_ns: int | None = None) -> tuple[str, ...]:
         """What stands behind the page key, one for each KV object of a page that this rank owns."""
-        return tuple(strings(self.opened(at_ns), v.KEY_SUFFIXES))
+        return self._scheme(self.opened(at_ns))[1]
+
+    def _scheme(self, opened: Span | None) -> tuple[str, tuple[str, ...]]:
+        name = opened.span_id if opened is not None else ""
+        if name not in self._schemes:
+            self._schemes[name] = text(opened, v.KEY_PREFIX) or "", tuple(strings(opened, v.KEY_SUFFIXES))
+        return self._schemes[name]
+
+    @once
+    def _schemes(self) -> dict[str, tuple[str, tuple[str, ...]]]:
+        return {}
 
     @property
     def key_prefix(self) -> str:
@@ -184,7 +260,7 @@ class Engine:
         return self.suffixes_at()
 
     # -- hook points -----------------------------------------------------------------------------------------------
-    @property
+    @once
     def blind(self) -> list[str]:
         """Points that this process could not use, or not always: missing, changed, retired, faulty; waiting where it serves without them."""
         lost = {*self._points("missing", v.POINTS_MISSING), *self._points("changed", v.POINTS_CHANGED), *self._points("retired", v.POINTS_RETIRED)}
@@ -195,7 +271,7 @@ class Engine:
             lost |= self.waiting
         return sorted(lost)
 
-    @property
+    @once
     def waiting(self) -> set[str]:
         """Points that a rung needs and whose module this process has not imported.
 
@@ -206,18 +282,18 @@ class Engine:
     def _points(self, state: str, key: str) -> list[str]:
         return self.ledger.ids(state) if self.ledger is not None else strings(self.last(v.LEDGER), key)
 
-    @property
+    @once
     def installed(self) -> int:
         """How many hook points are on."""
         return self.ledger.installed if self.ledger is not None else count(self.last(v.LEDGER), v.POINTS_INSTALLED)
 
-    @property
+    @once
     def dropped(self) -> int:
         """Spans that this process lost."""
         return self.ledger.dropped if self.ledger is not None else count(self.last(v.LEDGER), v.DROPPED)
 
     # -- backend ---------------------------------------------------------------------------------------------------
-    @property
+    @once
     def backend_name(self) -> str | None:
         """Storage backend in use, or asked for."""
         for name, key in ((v.BACKEND_ATTACH, v.BACKEND), (v.BACKEND_CREATE, v.BACKEND), (v.ENGINE_START, v.ASKED_BACKEND)):
@@ -226,12 +302,12 @@ class Engine:
                 return found
         return None
 
-    @property
+    @once
     def setup_code(self) -> int | None:
         """What the store client's setup returned last."""
         return number(self.last(v.STORE_SETUP), v.CODE)
 
-    @property
+    @once
     def registered_bytes(self) -> int:
         """Bytes of all ranges that the store client accepted."""
         return sum(count(span, v.BYTES) for span in self.all(v.BUFFER_REGISTER) if number(span, v.CODE) == 0)
@@ -243,6 +319,11 @@ class Engine:
 
     def backend_state(self) -> tuple[str, list[str]]:
         """The rung `backend_created` on this rank, and the spans that prove it."""
+        state, evidence = self._backend_state
+        return state, list(evidence)
+
+    @once
+    def _backend_state(self) -> tuple[str, list[str]]:
         asked = self.backend_name is not None
         if not asked:
             start = self.first(v.ENGINE_START)
@@ -283,7 +364,7 @@ class Engine:
         revived = any(ends[-1].end_ns <= span.start_ns <= at_ns for each in again for span in self.all(each))
         return None if revived else ends[-1]
 
-    @property
+    @once
     def whole(self) -> bool:
         """Whether no span of this process is known to be lost: none was dropped, and all that its ledger counts are here."""
         return self.dropped == 0 and self.missing == 0 and (self.ledger is not None or bool(self.last(v.LEDGER)))
@@ -292,52 +373,3 @@ class Engine:
     def writes_nothing(self) -> bool:
         """KV is the same on every rank and another rank writes it."""
         return flag(self.last(v.BACKEND_ATTACH), v.BACKUP_SKIP)
-
-
-def engines(recording: Recording) -> dict[str, Engine]:
-    """Every process of RECORDING with its own spans, in the order in which they began."""
-    ids: Iterable[str] = {*recording.resources, *recording.ledgers}
-    found = {id_: Engine(id_, recording.resources.get(id_, {}), recording.ledgers.get(id_)) for id_ in sorted(ids, key=_begin)}
-    have = Counter(span.engine for span in recording.spans)
-    for each in found.values():
-        each.missing = max(0, each.ledger.written - have[each.id]) if each.ledger is not None else 0
-    for span in recording.spans:
-        engine = found.get(span.engine)
-        if engine is None:
-            continue
-        engine.seen.add(span.name)
-        if span.name in PROCESS_SPANS:
-            engine.spans[span.name].append(span)
-        elif span.name == v.STORE_PUT:
-            engine.uncovered_puts += count(span, v.UNCOVERED)
-            if v.RID not in span.attributes:
-                engine.spans[span.name].append(span)
-        elif span.name == v.STORE_GET:
-            engine.uncovered_gets += count(span, v.UNCOVERED)
-    _group(found.values())
-    return found
-
-
-def _group(found: Iterable[Engine]) -> None:
-    """Name the server of each process: ranks that one parent started for one replica, each rank once.
-
-    A parent may start several engines after each other, and many replicas at once: neither are ranks of one another.
-    """
-    open_: dict[tuple[object, ...], tuple[str, set[tuple[int, int]]]] = {}
-    for engine in found:
-        engine.family = engine.id
-        size = engine.tp_size * engine.pp_size
-        if engine.parent is None or size == 1:
-            continue
-        replica = (engine.parent, engine.number(v.DP_RANK), engine.tp_size, engine.pp_size)
-        rank = (engine.tp_rank, engine.pp_rank)
-        name, ranks = open_.get(replica, (engine.id, set()))
-        if rank in ranks or len(ranks) == size:
-            name, ranks = engine.id, set()
-        engine.family = name
-        open_[replica] = (name, ranks | {rank})
-
-
-def _begin(engine: str) -> tuple[int, str]:
-    start = engine.rpartition(":")[2]
-    return (int(start) if start.isdigit() else 0, engine)

@@ -1,8 +1,8 @@
 """Who was asked the same prompt under other keys: prefix fingerprints of requests whose pages were written."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+import math
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
 
 from hicachectl.model.attempt import Attempt
 from hicachectl.model.pages import Pages, Write
@@ -21,11 +21,28 @@ class Twin:
     writes: tuple[Write, ...]
 
 
-@dataclass(slots=True)
 class Fingerprints:
-    """Digest of a block -> requests that have it, with its place."""
+    """Which requests have a block of tokens, with all that comes before it; found by the block's digest.
 
-    blocks: dict[str, list[tuple[Attempt, int]]] = field(default_factory=lambda: defaultdict(list))
+    Of requests whose engine names the pages there alike, the first stands for all: what is said of one holds for the others.
+    """
+
+    def __init__(self) -> None:
+        # Millions of blocks, nearly all of them of one request: a list for each would be most of the memory.
+        self._one: dict[Hashable, Attempt] = {}
+        self._more: dict[Hashable, dict[Hashable, Attempt]] = {}
+
+    def add(self, attempt: Attempt, blocks: Iterable[int]) -> None:
+        """Enter the request under the digests of BLOCKS."""
+        digests = attempt.fingerprint
+        for block in blocks:
+            digest = _short(digests[block])
+            first = self._one.setdefault(digest, attempt)
+            if first is not attempt:
+                named = self._more.setdefault(digest, {})
+                if not named:
+                    named[_names(first, block)] = first
+                named.setdefault(_names(attempt, block), attempt)
 
     def twins(self, own: Attempt, end_token: int, pages: Pages, time_ns: int) -> Iterator[Twin]:
         """Requests that share the first END_TOKEN tokens, by a block that covers them all, and wrote them under another key by a time."""
@@ -33,10 +50,33 @@ class Fingerprints:
         digests = own.fingerprint
         if not 0 <= block < len(digests):
             return
-        for other, _ in self.blocks.get(digests[block], ()):
-            found = _written(other, end_token, pages, time_ns)
-            if other is not own and found is not None and _differs(own, found):
+        digest = _short(digests[block])
+        for other in self._sharing(digest):
+            found = _written(other, end_token, pages, time_ns) if other is not own else None
+            if found is not None and _differs(own, found):
                 yield found
+
+    def _sharing(self, digest: Hashable) -> Iterable[Attempt]:
+        named = self._more.get(digest)
+        if named is not None:
+            return named.values()
+        one = self._one.get(digest)
+        return () if one is None else (one,)
+
+
+def _short(digest: str) -> Hashable:
+    """A digest in half the memory of its digits."""
+    try:
+        return int(digest, 16)
+    except ValueError:
+        return digest
+
+
+def _names(attempt: Attempt, block: int) -> Hashable:
+    """How the request's engine names the pages that `_written` may look at for a block: their end, or that of the page before, lies in it."""
+    page = attempt.engine.page_size
+    first, last = block * v.FINGERPRINT_BLOCK // page - 1, -(-(block + 1) * v.FINGERPRINT_BLOCK // page)
+    return (attempt.engine.id, attempt.key_prefix, attempt.key_suffixes, *attempt.page_keys[max(0, first) : last])
 
 
 def _written(other: Attempt, end_token: int, pages: Pages, time_ns: int) -> Twin | None:
@@ -66,9 +106,16 @@ def _differs(own: Attempt, twin: Twin) -> bool:
 
 
 def fingerprints(attempts: Iterable[Attempt]) -> Fingerprints:
-    """Index every request's fingerprint."""
+    """Index every request's fingerprint, by the blocks in which a page of some engine can end."""
     found = Fingerprints()
-    for attempt in attempts:
-        for place, digest in enumerate(attempt.fingerprint):
-            found.blocks[digest].append((attempt, place))
+    every = list(attempts)
+    sizes = {attempt.engine.page_size for attempt in every}
+    for attempt in every:
+        blocks = range(len(attempt.fingerprint))
+        if all(size % v.FINGERPRINT_BLOCK == 0 for size in sizes):
+            step = math.gcd(*sizes) // v.FINGERPRINT_BLOCK
+            found.add(attempt, blocks[step - 1 :: step])
+        else:
+            found.add(attempt, blocks)
+        attempt.forget()
     return found

@@ -1,12 +1,12 @@
 """The journey of one request: how far its prefix came on each rung, from the spans alone."""
 
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from hicachectl.model.attempt import Attempt, reason
 from hicachectl.model.engine import NO, NOT_ASKED, PARTIAL, UNKNOWN, YES
 from hicachectl.model.objects import Batch, batch
-from hicachectl.model.take import count, failed, flag, number, numbers, text
+from hicachectl.model.once import once
+from hicachectl.model.take import count, failed, flag, number, text
 from hicachectl.store import Span
 from tracers import vocabulary as v
 
@@ -40,46 +40,52 @@ class Journey:
     attempt: Attempt
     ranks: list[Attempt]
     """The same attempt on every rank that saw it, this one included."""
-    _lookup: list[Span | None] | None = None
 
-    @cached_property
+    @once
     def on_ranks(self) -> "list[Journey]":
         """This journey, and the same one on every other rank."""
         return [self, *(Journey(each, self.ranks) for each in self.ranks if each is not self.attempt)]
 
+    def forget(self) -> None:
+        """Let go of what was worked out and decoded, here and on every rank: it comes back when it is asked for."""
+        for name in _WORKED_OUT:
+            vars(self).pop(name, None)
+        for rank in self.ranks:
+            rank.forget()
+
     # -- lengths ---------------------------------------------------------------------------------------------------
-    @property
+    @once
     def page(self) -> int:
         """Tokens in a page."""
         return self.attempt.engine.page_size
 
-    @property
+    @once
     def prompt(self) -> int:
         """Tokens of the prompt."""
         return self.attempt.prompt_tokens or 0
 
-    @property
+    @once
     def reusable_pages(self) -> int:
         """Full pages before the last token's page."""
         return max(0, self.prompt - 1) // self.page
 
-    @property
+    @once
     def prefix(self) -> int | None:
         """Tokens that the first prefill batch carried as prefix, or None where no prefill was seen."""
         return number(self.attempt.first_prefill, v.PREFIX_TOKENS)
 
     # -- the gate --------------------------------------------------------------------------------------------------
-    @property
+    @once
     def gate(self) -> Span | None:
         """The first gate: where the KV lay when the request first entered the queue."""
         return self.attempt.first(v.PREFETCH_GATE)
 
-    @property
+    @once
     def matched_device(self) -> int | None:
         """Tokens found on the device at the gate; where the gate matched nothing, at the first admission."""
         return self._matched(v.MATCHED_DEVICE)
 
-    @property
+    @once
     def matched_host(self) -> int | None:
         """Tokens found in the host pool only."""
         return self._matched(v.MATCHED_HOST)
@@ -88,33 +94,31 @@ class Journey:
         found = number(self.gate, key)
         return found if found is not None else number(self.attempt.first(v.ADMISSION), key)
 
-    @property
+    @once
     def matched(self) -> int:
         """Tokens that needed no store when the request first entered the queue."""
         return (self.matched_device or 0) + (self.matched_host or 0)
 
-    @property
+    @once
     def enqueue(self) -> Span | None:
         """The tree's answer to the prefetch that counts."""
         return self._latest(v.PREFETCH_ENQUEUE, self.lookup)
 
-    @property
+    @once
     def gate_reason(self) -> str | None:
         """Why the store was not asked, as the engine's own state showed it."""
         return reason(self.enqueue) or reason(self._latest(v.PREFETCH_GATE, self.lookup)) or reason(self.attempt.first(v.REQUEST_QUEUED))
 
     # -- the lookup ------------------------------------------------------------------------------------------------
-    @property
+    @once
     def lookup(self) -> Span | None:
         """The lookup that counts: of what was transferred, else the last before the first prefill (from 0.5.23 on a miss is looked up again)."""
-        if self._lookup is None:
-            operation = number(self.transfer, v.OPERATION)
-            lookups = self.attempt.all(v.PREFETCH_LOOKUP)
-            same = next((span for span in lookups if operation is not None and number(span, v.OPERATION) == operation), None)
-            self._lookup = [same or self._latest(v.PREFETCH_LOOKUP)]
-        return self._lookup[0]
+        operation = number(self.transfer, v.OPERATION)
+        lookups = self.attempt.all(v.PREFETCH_LOOKUP)
+        same = next((span for span in lookups if operation is not None and number(span, v.OPERATION) == operation), None)
+        return same or self._latest(v.PREFETCH_LOOKUP)
 
-    @property
+    @once
     def looked_from(self) -> int:
         """Where the pages begin that the lookup asked for: what the gate before it had matched."""
         gate = self._latest(v.PREFETCH_GATE, self.lookup)
@@ -122,12 +126,12 @@ class Journey:
             return self.matched
         return count(gate, v.MATCHED_DEVICE) + count(gate, v.MATCHED_HOST)
 
-    @cached_property
+    @once
     def lookup_calls(self) -> list[Batch]:
         """The existence calls of that lookup."""
         return [batch(span) for span in self.attempt.inside(self.lookup, v.STORE_EXIST)]
 
-    @property
+    @once
     def pools_found(self) -> Span | None:
         """How far each pool reached in that lookup, where the model has more than one."""
         calls = self.attempt.inside(self.lookup, v.PREFETCH_POOLS)
@@ -138,23 +142,23 @@ class Journey:
         """The pool beside KV that shortened what was found."""
         return text(self.pools_found, v.POOL_SHORT)
 
-    @property
+    @once
     def asked_pages(self) -> int:
         """Pages given to the lookup."""
         return count(self.lookup, v.ASKED_TOKENS) // self.page
 
-    @property
+    @once
     def hit(self) -> int | None:
         """Contiguous tokens found, the least over the ranks; None where a rank's lookup raised."""
         known = [hit for hit in self.hits.values() if hit is not None]
         return min(known) if known else None
 
-    @property
+    @once
     def hits(self) -> dict[int, int | None]:
         """Rank -> contiguous tokens that it found."""
         return self._over_ranks(v.PREFETCH_LOOKUP, self.lookup, v.HIT_TOKENS)
 
-    @property
+    @once
     def lookup_code(self) -> int | None:
         """The negative code with which the lookup's existence call failed at its first bad object, or None."""
         for call in self.lookup_calls:
@@ -163,51 +167,51 @@ class Journey:
                 return code
         return None
 
-    @property
+    @once
     def accepted(self) -> bool:
         """Whether the pages found were handed to the I/O thread, or the scheduler ended the prefetch before they could be."""
         return self.transfer is not None or self.agreed > 0 or (self.finish is not None and self.enough)
 
-    @property
+    @once
     def enough(self) -> bool:
         """Whether enough was found for a prefetch, be it read or not."""
         threshold = number(self.lookup, v.THRESHOLD)
         return self.hit is not None and threshold is not None and self.hit >= threshold
 
-    @property
+    @once
     def revoke(self) -> Span | None:
         """Where the engine gave the prefetch up before it read a page."""
         return self._latest(v.PREFETCH_REVOKE)
 
     # -- the transfer ----------------------------------------------------------------------------------------------
-    @property
+    @once
     def transfer(self) -> Span | None:
         """The transfer of this rank that the first prefill could have had."""
         return self._latest(v.PREFETCH_TRANSFER)
 
-    @property
+    @once
     def finish(self) -> Span | None:
         """When the scheduler took what had arrived."""
         operation = number(self.transfer or self.lookup, v.OPERATION)
         ends = self.attempt.all(v.PREFETCH_FINISH)
         return next((span for span in ends if number(span, v.OPERATION) == operation), None) if operation is not None else self._latest(v.PREFETCH_FINISH)
 
-    @cached_property
+    @once
     def transfer_calls(self) -> list[Batch]:
         """The get calls of that transfer."""
         return [batch(span) for span in self.attempt.inside(self.transfer, v.STORE_GET)]
 
-    @property
+    @once
     def agreed(self) -> int:
         """Tokens that all ranks agreed to read, and had host room for; 0 where the prefetch ended before they could."""
         return number(self.transfer, v.AGREED_TOKENS) or count(self.finish, v.AGREED_TOKENS)
 
-    @property
+    @once
     def handed(self) -> int:
         """Tokens that were found, and read or to be read: the least hit where the prefetch ended before the ranks agreed."""
         return self.agreed or self.hit or 0
 
-    @property
+    @once
     def arrived(self) -> int | None:
         """Tokens that had arrived when the scheduler took them, the least over the ranks."""
         known = [tokens for tokens in self._over_ranks(v.PREFETCH_FINISH, self.finish, v.DONE_TOKENS).values() if tokens is not None]
@@ -221,17 +225,17 @@ class Journey:
         """
         read = self._over_ranks(v.PREFETCH_FINISH, self.finish, v.DONE_TOKENS)
         for each in self.ranks:
-            transfer, finish = _nth(each, v.PREFETCH_TRANSFER, self._place(v.PREFETCH_TRANSFER, self.transfer)), each.last(v.PREFETCH_FINISH)
+            transfer, finish = (_nth(each, v.PREFETCH_TRANSFER, self._place(v.PREFETCH_TRANSFER, self.transfer)), each.last(v.PREFETCH_FINISH))
             if transfer is not None and finish is not None and transfer.end_ns <= finish.end_ns:
                 read[each.engine.rank] = max(read.get(each.engine.rank) or 0, count(transfer, v.DONE_TOKENS))
         return read
 
-    @property
+    @once
     def publish(self) -> Span | None:
         """The insert of what arrived into the host tree."""
         return self._latest(v.PREFETCH_PUBLISH)
 
-    @property
+    @once
     def settled(self) -> str | None:
         """Code of the first reason that the engine itself gave for tokens of this prefetch that were of no use."""
         since = self.lookup.start_ns if self.lookup is not None else self.attempt.start_ns
@@ -258,20 +262,20 @@ class Journey:
         return {rank: number(span, key) for rank, span in found.items() if span is not None}
 
     # -- load back -------------------------------------------------------------------------------------------------
-    @property
+    @once
     def admission(self) -> Span | None:
         """The attempt that admitted the request, else the last one."""
         tries = self.attempt.all(v.ADMISSION)
         return next((span for span in tries if flag(span, v.ADMITTED)), tries[-1] if tries else None)
 
-    @property
+    @once
     def load_ask(self) -> Span | None:
         """The load-back of the admission that counts: the last before the first prefill."""
         before = self.attempt.first_prefill
         asks = [span for span in self.attempt.all(v.LOAD_BACK_ASK) if before is None or span.start_ns <= before.start_ns]
         return asks[-1] if asks else None
 
-    @property
+    @once
     def load(self) -> Span | None:
         """The tree's own call inside that load-back."""
         inside = self.attempt.inside(self.load_ask, v.LOAD_BACK)
@@ -283,20 +287,18 @@ class Journey:
         if node is None or ask is None:
             return None, None
         engine = self.attempt.engine
-        begun = next((span for span in engine.all(v.LOAD_BACK_START) if span.start_ns >= ask.start_ns and node in numbers(span, v.NODES)), None)
-        if begun is None:
-            return None, None
-        done = next((span for span in engine.all(v.LOAD_BACK_DONE) if span.start_ns >= begun.start_ns and node in numbers(span, v.NODES)), None)
-        return begun, done
+        begun = engine.of_node(v.LOAD_BACK_START, node, ask.start_ns)
+        return begun, engine.of_node(v.LOAD_BACK_DONE, node, begun.start_ns) if begun is not None else None
 
     # -- execution -------------------------------------------------------------------------------------------------
-    @property
+    @once
     def executed(self) -> Span | None:
         """The result of the first prefill batch, back from the device."""
         wanted = number(self.attempt.first_prefill, v.BATCH)
-        if wanted is None:
-            return None
-        return next((span for span in self.attempt.engine.all(v.EXECUTED) if number(span, v.BATCH) == wanted), None)
+        return self.attempt.engine.executed.get(wanted) if wanted is not None else None
+
+
+_WORKED_OUT = [name for name, value in vars(Journey).items() if isinstance(value, once)]
 
 
 def found_rung(journey: Journey) -> Rung:

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from hicachectl.model.take import codes, count, keys, number, numbers, strings, text
 from hicachectl.store import Span
 from tracers import vocabulary as v
 
 
-@dataclass(frozen=True, slots=True)
-class PageAnswer:
+class PageAnswer(NamedTuple):
     """How the objects of one page fared in one call."""
 
     page_key: str
@@ -69,7 +69,13 @@ def _pages(span: Span, suffixes: tuple[str, ...]) -> Iterator[PageAnswer]:
     width = len(suffixes)
     if not page_keys or not width:
         return
-    places = numbers(span, v.OBJECT_INDICES) or range(len(page_keys) * width)
+    listed = numbers(span, v.OBJECT_INDICES)
+    if not listed and not numbers(span, v.BAD_OBJECTS) and count(span, v.OBJECTS_OK):
+        # Nearly every call: all objects of all pages, none of them bad.
+        for key in page_keys:
+            yield PageAnswer(key, suffixes, ())
+        return
+    places = listed or range(len(page_keys) * width)
     bad_at = set(numbers(span, v.BAD_OBJECTS))
     # A list of failures that was cut says nothing of the objects after it.
     all_bad = count(span, v.OBJECTS_OK) == 0

@@ -1,9 +1,10 @@
 """Which pages are known to be in the store, since when, and who wrote them."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from hicachectl.model.objects import batch
 from hicachectl.model.take import failed, keys, text
@@ -25,6 +26,9 @@ class Write:
     object_bytes: int | None
 
 
+_TIME = attrgetter("time_ns")
+
+
 @dataclass(slots=True)
 class Pages:
     """Every write of a recording by object scheme and page key."""
@@ -32,8 +36,6 @@ class Pages:
     writes: dict[tuple[str, str], list[Write]] = field(default_factory=lambda: defaultdict(list))
     clears: list[int] = field(default_factory=list)
     """When the store was emptied on purpose: what was written before is not known to be there."""
-    prefixes: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """Page key -> prefixes under which it was written."""
     copies: dict[tuple[str, str], int] = field(default_factory=dict)
     """Engine and page key -> when its copy to the host was last begun or refused."""
 
@@ -44,7 +46,11 @@ class Pages:
     def before(self, prefix: str, page_key: str, time_ns: int) -> list[Write]:
         """Writes of a page up to a time, since the store was last emptied."""
         since = self.clears[bisect_right(self.clears, time_ns) - 1] if self.clears and self.clears[0] <= time_ns else 0
-        return [write for write in self.writes.get((prefix, page_key), ()) if since <= write.time_ns <= time_ns]
+        found = self.writes.get((prefix, page_key))
+        if found is None:
+            return []
+        end = bisect_right(found, time_ns, key=_TIME)
+        return found[bisect_left(found, since, 0, end, key=_TIME) : end]
 
     def known(self, prefix: str, page_key: str, suffixes: Iterable[str], time_ns: int) -> list[Write]:
         """The writes that together left every object of a page in the store by a time; empty where one is missing."""
@@ -57,7 +63,8 @@ class Pages:
 
     def after(self, prefix: str, page_key: str, suffixes: Iterable[str], time_ns: int) -> list[Write]:
         """The writes from a time on that together cover every object of a page; empty where one is missing."""
-        found = [write for write in self.writes.get((prefix, page_key), ()) if write.time_ns >= time_ns]
+        written = self.writes.get((prefix, page_key), [])
+        found = written[bisect_left(written, time_ns, key=_TIME) :]
         there: set[str] = set()
         for write in found:
             there |= write.suffixes
@@ -79,7 +86,7 @@ def pages(recording: Recording) -> Pages:
         elif span.name == v.STORAGE_CLEAR and not failed(span):
             found.clears.append(span.end_ns)
     for writes in found.writes.values():
-        writes.sort(key=lambda write: write.time_ns)
+        writes.sort(key=_TIME)
     found.clears.sort()
     return found
 
@@ -87,8 +94,11 @@ def pages(recording: Recording) -> Pages:
 def _add(found: Pages, span: Span, *, moved: bool) -> None:
     call = batch(span)
     rid = text(span, v.RID)
+    # Pages of a call that fared alike share one entry.
+    alike: dict[tuple[str, ...], Write] = {}
     for page in call.pages:
         if page.good:
-            key = (call.prefix, page.page_key)
-            found.writes[key].append(Write(span.end_ns, span.engine, rid, span.span_id, frozenset(page.good), moved, call.object_bytes))
-            found.prefixes[page.page_key].add(call.prefix)
+            write = alike.get(page.good)
+            if write is None:
+                write = alike[page.good] = Write(span.end_ns, span.engine, rid, span.span_id, frozenset(page.good), moved, call.object_bytes)
+            found.writes[call.prefix, page.page_key].append(write)

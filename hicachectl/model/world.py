@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from hicachectl.model.attempt import Attempt, attempts
-from hicachectl.model.engine import NO, NOT_ASKED, PARTIAL, UNKNOWN, YES, Engine, engines
+from hicachectl.model.engine import NO, NOT_ASKED, PARTIAL, UNKNOWN, YES, Engine
+from hicachectl.model.engines import engines
 from hicachectl.model.fingerprints import Fingerprints, fingerprints
 from hicachectl.model.journey import Journey, Rung, found_rung, load_rung, publish_rung, reuse_rung, transfer_rung
 from hicachectl.model.pages import Pages, pages

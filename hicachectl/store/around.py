@@ -10,8 +10,7 @@ from tracers import vocabulary as v
 
 def rid_of(span: Span) -> str:
     """The request id that a span carries, '' where it serves no request."""
-    rid = span.attributes.get(v.RID)
-    return rid if isinstance(rid, str) else ""
+    return span.rid or ""
 
 
 def around(recording: Recording, rid: str) -> list[Span]:

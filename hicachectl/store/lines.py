@@ -50,7 +50,7 @@ class Decoder:
         self._engines: dict[bytes, str] = {}
         self._shared: dict[str, str] = {}
 
-    def spans(self, line: bytes) -> list[Span]:
+    def spans(self, line: bytes | memoryview) -> list[Span]:
         """The spans of one line, [] where it carries metrics or logs; BrokenLineError where it cannot be read."""
         try:
             decoded: Any = _decode(line)

@@ -14,6 +14,7 @@ from hicachectl.store import files, ledger
 from hicachectl.store.completeness import reasons
 from hicachectl.store.ledger import Ledger
 from hicachectl.store.lines import BrokenLineError, Decoder
+from hicachectl.store.mapped import Mapped, mapped_file
 from hicachectl.store.shelf import named, newest
 from hicachectl.store.span import Span, Value
 from tracers import vocabulary as v
@@ -37,6 +38,8 @@ class Recording:
     """Spans that the processes say they lost."""
     missing: int = 0
     """Spans that the processes say they wrote and that are not here."""
+    mapped: list[Mapped] = field(default_factory=list)
+    """Files whose spans keep their attributes on disk until they are asked for."""
     incomplete: list[str] = field(default_factory=list)
     """One sentence for each reason why this may not be all that happened."""
 
@@ -51,7 +54,7 @@ def read(runs: Sequence[str | Path] = ()) -> Recording:
 
     UnreachableError where a run is absent, BadInputError where nothing in a file can be read.
     """
-    with _gc_off():
+    with uncollected():
         return _Reading(runs or [newest().path]).result()
 
 
@@ -68,8 +71,8 @@ def lines(source: Path | str) -> Iterator[tuple[bytes, bool]]:
 
 
 @contextmanager
-def _gc_off() -> Iterator[None]:
-    """Loading makes millions of objects that hold no cycles: the collector would only walk them again and again."""
+def uncollected() -> Iterator[None]:
+    """Hold the garbage collector off: spans are millions of objects that it would only walk again and again."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -106,7 +109,7 @@ class _Reading:
     def _read(self, source: Path | str) -> None:
         good = bad = cut = 0
         spans = self.out.spans
-        for line, whole in lines(source):
+        for line, whole in self._lines(source):
             try:
                 spans += self.decoder.spans(line)
                 good += 1
@@ -117,6 +120,13 @@ class _Reading:
         self.good_lines += good
         if not good and (bad or (cut and source in self.runs)):
             raise _unreadable(_shown(source))
+
+    def _lines(self, source: Path | str) -> Iterator[tuple[bytes | memoryview, bool]]:
+        mapped = None if isinstance(source, str) else mapped_file(source)
+        if mapped is None:
+            return lines(source)
+        self.out.mapped.append(mapped)
+        return mapped.lines()
 
     def _ledgers(self) -> None:
         out = self.out

@@ -1,16 +1,24 @@
 """A span as it is read: core fields decoded at once, attributes when they are first asked for."""
 
+import math
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
+
+from tracers import vocabulary as v
 
 Value: TypeAlias = str | int | float | bool | list[Any]
 """What an attribute may hold: a scalar, or a list of scalars."""
 
 _ERROR_STATUS = (2, "2", "STATUS_CODE_ERROR")
 _NOTHING = Raw(b"[]")
+_RID = re.compile(rb'\{"key": ?"' + re.escape(v.RID.encode()) + rb'", ?"value": ?\{"stringValue": ?"([^"\\]*)"\}')
+_RID_SOMEHOW = re.compile(re.escape(v.RID.encode()) + rb"|\\u")
+"""A key may be written in other ways; then the attributes have to be decoded to see."""
 _HEX_DIGITS = {24: 32, 12: 16}
 """Length of an id in base64 -> in hex: writers that follow protobuf's own JSON mapping write ids in base64."""
 
@@ -46,8 +54,24 @@ class Span(Struct, gc=False, eq=False):
         """Attributes by key; what cannot be read as an attribute is left out."""
         if self.decoded is None:
             self.decoded = attributes_of(self.raw)
-            self.raw = _NOTHING
         return self.decoded
+
+    @property
+    def rid(self) -> str | None:
+        """The request id that it carries, or None; found without decoding the rest where it is written as everybody writes it."""
+        if self.decoded is None:
+            plain = _RID.search(self.raw)
+            if plain is not None:
+                with suppress(UnicodeError):
+                    return str(plain[1], "utf-8")
+            elif _RID_SOMEHOW.search(self.raw) is None:
+                return None
+        found = self.attributes.get(v.RID)
+        return found if isinstance(found, str) else None
+
+    def forget(self) -> None:
+        """Let go of the decoded attributes: they are decoded again when they are asked for."""
+        self.decoded = None
 
     @property
     def error(self) -> bool:
@@ -143,7 +167,11 @@ def _scalar(value: _Scalar) -> str | int | float | bool | None:
         return value.intValue
     if value.boolValue is not UNSET:
         return value.boolValue
-    return value.doubleValue if value.doubleValue is not UNSET else None
+    found = value.doubleValue
+    if found is UNSET:
+        return None
+    # JSON has no number for these: they stay the words that OTLP/JSON writes.
+    return found if math.isfinite(found) else {math.inf: "Infinity", -math.inf: "-Infinity"}.get(found, "NaN")
 
 
 def normal_id(text: str) -> str:

@@ -1,6 +1,7 @@
 """`explain` as JSON and as text: the ladder, the token account, the findings with their evidence."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -8,31 +9,52 @@ from rich.padding import Padding
 from rich.text import Text
 
 from hicachectl.diagnosis.finding import Finding
-from hicachectl.diagnosis.run import Diagnosis, Verdict
+from hicachectl.diagnosis.run import Verdict
 from hicachectl.exits import one_line
 from hicachectl.model.engine import Engine
 from hicachectl.model.journey import RUNGS
 from hicachectl.model.take import text
+from hicachectl.model.world import World
 from hicachectl.views import palette
-from hicachectl.views.table import document, drawn
+from hicachectl.views.table import drawn, indented
 from tracers import vocabulary as v
 
+Row = dict[str, Any]
+TOKENS = "(tokens)"
+"""What a finding cost, for the text alone."""
 
-def as_json(found: Diagnosis, requests: Iterable[Verdict], findings: Iterable[Finding]) -> str:
-    """The document `hicachectl/explain/1`."""
-    recording = found.world.recording
-    return document(
-        "explain",
-        {
-            "runs": recording.paths,
-            "complete": recording.complete,
-            "incomplete": recording.incomplete,
-            "dropped_spans": recording.dropped,
-            "engines": [engine_row(engine) for engine in found.world.engines.values() if engine.scheduler],
-            "requests": [request_row(each) for each in requests],
-            "findings": [finding_row(each) for each in findings],
-        },
-    )
+
+def as_json(head: Row, requests: Iterable[Row], findings: Callable[[], Iterable[Row]]) -> Iterator[str]:
+    """The document `hicachectl/explain/1` in pieces, each as soon as it is known; FINDINGS is asked for when all requests are through."""
+    yield indented({"schema": "hicachectl/explain/1", **head}).removesuffix("\n}")
+    yield from _list("requests", requests)
+    yield from _list("findings", (without_tokens(each) for each in findings()))
+    yield "\n}\n"
+
+
+def _list(name: str, rows: Iterable[Row]) -> Iterator[str]:
+    before, end = f',\n  "{name}": [\n    ', f',\n  "{name}": []'
+    for row in rows:
+        yield before + indented(row, 2)
+        before, end = ",\n    ", "\n  ]"
+    yield end
+
+
+def without_tokens(finding: Row) -> Row:
+    """FINDING as the document has it."""
+    return {key: value for key, value in finding.items() if key != TOKENS}
+
+
+def head_row(seen: World) -> Row:
+    """What stands before the requests: how far the recording can be trusted, and the schedulers."""
+    recording = seen.recording
+    return {
+        "runs": recording.paths,
+        "complete": recording.complete,
+        "incomplete": recording.incomplete,
+        "dropped_spans": recording.dropped,
+        "engines": [engine_row(engine) for engine in seen.engines.values() if engine.scheduler],
+    }
 
 
 def engine_row(engine: Engine) -> dict[str, Any]:
@@ -59,10 +81,7 @@ def engine_row(engine: Engine) -> dict[str, Any]:
             "registered_bytes": engine.registered_bytes,
             "uncovered_buffers": engine.uncovered,
             "evidence": evidence,
-            "transport": {
-                "asked": text(setup, v.PROTOCOL) or text(config, v.PROTOCOL),
-                "in_use": text(setup, v.PROTOCOL_IN_USE) or text(config, v.PROTOCOL_IN_USE),
-            },
+            "transport": {"asked": text(setup, v.PROTOCOL) or text(config, v.PROTOCOL), "in_use": text(setup, v.PROTOCOL_IN_USE) or text(config, v.PROTOCOL_IN_USE)},
         },
         "points": {"installed": engine.installed, "missing": engine.blind},
         "export_dropped": engine.ledger.unsent if engine.ledger is not None else 0,
@@ -101,7 +120,7 @@ def _tokens(each: Verdict) -> dict[str, Any]:
 
 
 def finding_row(each: Finding) -> dict[str, Any]:
-    """One finding."""
+    """One finding, with what it cost."""
     return {
         "code": each.code,
         "level": each.level,
@@ -113,86 +132,83 @@ def finding_row(each: Finding) -> dict[str, Any]:
         "certain": each.certain,
         "folded": each.folded,
         "next": each.next,
+        TOKENS: each.tokens,
     }
 
 
-def as_text(found: Diagnosis, requests: Iterable[Verdict], findings: Iterable[Finding], *, width: int | None, colour: bool) -> str:
-    """The same for a person."""
-    parts: list[RenderableType] = [*_engines(found), *_incomplete(found)]
-    parts += [_request(each) for each in requests]
-    parts += _findings(list(findings))
-    return drawn(Group(*parts), width=width, colour=colour)
+def as_text(head: Row, requests: Iterable[Row], findings: Callable[[], Iterable[Row]], *, width: int | None, colour: bool) -> Iterator[str]:
+    """The same for a person, from the same rows."""
+    draw = partial(drawn, width=width, colour=colour)
+    yield from map(draw, _engines(head))
+    yield from (draw(_request(each)) for each in requests)
+    yield from map(draw, _findings(list(findings())))
 
 
-def _engines(found: Diagnosis) -> Iterable[RenderableType]:
-    for engine in found.world.engines.values():
-        if engine.scheduler:
-            state = engine.backend_state()[0]
-            row = Text.assemble(
-                ("engine ", palette.HEADING),
-                (one_line(engine.id), palette.NAME),
-                f"  SGLang {engine.sglang or '?'}, Mooncake {engine.mooncake or '?'}, rank {engine.tp_rank} of {engine.tp_size}, page size {engine.page_size}",
-                ("  a CPU stands in for the GPU" if engine.stand_in else ""),
-            )
-            yield row
-            backend = Text.assemble(
-                f"  backend {one_line(engine.backend_name or 'none')}: ",
-                (state, palette.RUNGS.get(state, "")),
-                f", setup {engine.setup_code if engine.setup_code is not None else '-'}, {engine.registered_bytes} bytes registered",
-                f", {engine.uncovered} buffers outside them" if engine.uncovered else "",
-                f", {engine.installed} hook points on",
-                f", blind: {', '.join(engine.blind)}" if engine.blind else "",
-            )
-            yield backend
-            if engine.ledger is not None and engine.ledger.unsent:
-                yield Text(f"  {engine.ledger.unsent} spans did not reach the collector", palette.WARNING)
-
-
-def _incomplete(found: Diagnosis) -> Iterable[RenderableType]:
-    for reason in found.world.recording.incomplete:
+def _engines(head: Row) -> Iterator[RenderableType]:
+    for engine in head["engines"]:
+        backend, points = engine["backend"], engine["points"]
+        yield Text.assemble(
+            ("engine ", palette.HEADING),
+            (one_line(engine["engine"]), palette.NAME),
+            f"  SGLang {engine['sglang'] or '?'}, Mooncake {engine['mooncake'] or '?'}, rank {engine['tp_rank']} of {engine['tp_size']}, page size {engine['page_size']}",
+            ("  a CPU stands in for the GPU" if engine["stand_in"] else ""),
+        )
+        yield Text.assemble(
+            f"  backend {one_line(backend['name'] or 'none')}: ",
+            (backend["state"], palette.RUNGS.get(backend["state"], "")),
+            f", setup {backend['setup_code'] if backend['setup_code'] is not None else '-'}, {backend['registered_bytes']} bytes registered",
+            f", {backend['uncovered_buffers']} buffers outside them" if backend["uncovered_buffers"] else "",
+            f", {points['installed']} hook points on",
+            f", blind: {', '.join(points['missing'])}" if points["missing"] else "",
+        )
+        if engine["export_dropped"]:
+            yield Text(f"  {engine['export_dropped']} spans did not reach the collector", palette.WARNING)
+    for reason in head["incomplete"]:
         yield Text(f"incomplete: {one_line(reason)}", palette.WARNING)
 
 
-def _request(each: Verdict) -> RenderableType:
+def _request(each: Row) -> RenderableType:
     ladder = Text("  ")
     for name in RUNGS:
-        state = each.ladder[name].state
+        state = each["ladder"][name]
         ladder.append(f"{name} ")
         ladder.append(state, palette.RUNGS.get(state, ""))
         ladder.append("  ")
-    again = f" (attempt {each.journey.attempt.number})" if each.journey.attempt.number else ""
-    head = Text.assemble("\n", ("request ", palette.HEADING), (one_line(each.journey.attempt.rid), palette.NAME), again)
-    return Group(head, Text(f"  {one_line(each.sentence)}"), ladder, *_account(each))
+    again = f" (attempt {each['attempt']})" if each["attempt"] else ""
+    head = Text.assemble("\n", ("request ", palette.HEADING), (one_line(each["rid"]), palette.NAME), again)
+    return Group(head, Text(f"  {one_line(each['verdict'])}"), ladder, *_account(each))
 
 
-def _account(each: Verdict) -> Iterable[RenderableType]:
+def _account(each: Row) -> Iterator[RenderableType]:
     """The sums of the token account, and the engine's own split; nothing where no prefill was seen."""
-    account, claims = each.account, each.account.claims
-    if each.journey.prefix is None:
+    tokens, lost = each["tokens"], sum(loss["tokens"] for loss in each["lost"])
+    reused, claims = tokens["reused"], tokens["engine_claims"]
+    if tokens["computed"] is None:
         return
     yield Text(
-        f"  tokens: {account.prompt} prompt = {account.device} device + {account.host} host + {account.storage} storage + {account.computed} computed"
-        f" ({each.lost_tokens} lost, {each.new} new, {account.tail} tail)"
+        f"  tokens: {each['prompt_tokens']} prompt = {reused['device']} device + {reused['host']} host + {reused['storage']} storage + {tokens['computed']} computed"
+        f" ({lost} lost, {tokens['new']} new, {tokens['tail']} tail)"
     )
     yield Text(f"  engine claims: {claims['device']} device, {claims['host']} host, {claims['storage']} storage", palette.FAINT)
 
 
-def _findings(findings: list[Finding]) -> list[RenderableType]:
+def _findings(findings: list[Row]) -> Iterator[RenderableType]:
     if not findings:
-        return [Text("\nno findings", palette.GOOD)]
-    parts: list[RenderableType] = [Text("\nfindings", palette.HEADING)]
+        yield Text("\nno findings", palette.GOOD)
+        return
+    yield Text("\nfindings", palette.HEADING)
     for each in findings:
-        whom = f"{len(each.rids)} requests" if len(each.rids) > 1 else (one_line(each.rids[0]) if each.rids else f"{len(each.engines)} engines")
+        rids, engines, evidence = each["rids"], each["engines"], each["evidence"]
+        whom = f"{len(rids)} requests" if len(rids) > 1 else (one_line(rids[0]) if rids else f"{len(engines)} engines")
         head = Text.assemble(
-            (f"{each.code} ", palette.HEADING),
-            (f"{each.level} ", palette.LEVELS.get(each.level, "")),
-            one_line(each.title),
-            (f"  [{whom}{', ' + str(each.tokens) + ' tokens' if each.tokens else ''}]", palette.FAINT),
-            ("  not certain" if not each.certain else "", palette.WARNING),
+            (f"{each['code']} ", palette.HEADING),
+            (f"{each['level']} ", palette.LEVELS.get(each["level"], "")),
+            one_line(each["title"]),
+            (f"  [{whom}{', ' + str(each[TOKENS]) + ' tokens' if each[TOKENS] else ''}]", palette.FAINT),
+            ("  not certain" if not each["certain"] else "", palette.WARNING),
         )
-        parts.append(Padding(head, (0, 0, 0, 2)))
-        if each.folded:
-            parts.append(Padding(Text(f"folded: {', '.join(each.folded)}", palette.FAINT), (0, 0, 0, 4)))
-        parts.append(Padding(Text(f"evidence: {' '.join(each.evidence[:4])}{' ...' if len(each.evidence) > 4 else ''}", palette.FAINT), (0, 0, 0, 4)))
-        parts.append(Padding(Text(f"next: {each.next}"), (0, 0, 0, 4)))
-    return parts
+        yield Padding(head, (0, 0, 0, 2))
+        if each["folded"]:
+            yield Padding(Text(f"folded: {', '.join(each['folded'])}", palette.FAINT), (0, 0, 0, 4))
+        yield Padding(Text(f"evidence: {' '.join(evidence[:4])}{' ...' if len(evidence) > 4 else ''}", palette.FAINT), (0, 0, 0, 4))
+        yield Padding(Text(f"next: {each['next']}"), (0, 0, 0, 4))

@@ -69,14 +69,13 @@ class Row:
 def row(journey: Journey, account: Account, ladder: Mapping[str, Rung]) -> Row:
     """One line of the table; a request that never reached a prefill has no tokens by tier."""
     attempt = journey.attempt
-    spans = [span for own in attempt.spans.values() for span in own]
     seen = attempt.first_prefill is not None
     return Row(
         rid=attempt.rid,
         attempt=attempt.number,
         engine=attempt.engine.id,
         start_ns=attempt.start_ns,
-        end_ns=max((span.end_ns for span in spans), default=attempt.start_ns),
+        end_ns=max((span.end_ns for span in attempt.own), default=attempt.start_ns),
         prompt=attempt.prompt_tokens,
         device=account.device if seen else None,
         host=account.host if seen else None,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from io import StringIO
 from typing import Any
 
+import msgspec
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -67,7 +68,14 @@ def drawn(what: RenderableType, *, width: int | None, colour: bool) -> str:
 
 def document(command: str, body: dict[str, Any]) -> str:
     """BODY as the one JSON document of COMMAND, with its schema."""
-    return json.dumps({"schema": f"hicachectl/{command}/1", **body}, indent=2, ensure_ascii=True) + "\n"
+    return indented({"schema": f"hicachectl/{command}/1", **body}) + "\n"
+
+
+def indented(body: object, depth: int = 0) -> str:
+    """BODY as ASCII JSON, two blanks a level; lines after the first begin as at DEPTH levels inside a document."""
+    # The standard library's own indenting runs in Python: it would take longer than finding out what there is to say.
+    text = msgspec.json.format(json.dumps(body), indent=2)
+    return text.replace("\n", "\n" + "  " * depth) if depth else text
 
 
 def size(count: int) -> str:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from recordings import Engine, Recording
 
-from hicachectl.model.engine import engines
+from hicachectl.model.engines import engines
 from hicachectl.store import read
 from tracers import vocabulary as v
 

@@ -1,0 +1,67 @@
+"""Every process of a recording: its own spans, and which processes are ranks of one server."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from hicachectl.model.engine import PROCESS_SPANS, Engine
+from hicachectl.model.take import count
+from hicachectl.store import Recording, Span
+from tracers import vocabulary as v
+
+_NONE_UNCOVERED = re.compile(rb'\{"key":"' + re.escape(v.UNCOVERED.encode()) + rb'","value":\{"intValue":"0"\}\}')
+
+
+def engines(recording: Recording) -> dict[str, Engine]:
+    """Every process of RECORDING with its own spans, in the order in which they began."""
+    ids: Iterable[str] = {*recording.resources, *recording.ledgers}
+    found = {id_: Engine(id_, recording.resources.get(id_, {}), recording.ledgers.get(id_)) for id_ in sorted(ids, key=_begin)}
+    have = Counter(span.engine for span in recording.spans)
+    for each in found.values():
+        each.missing = max(0, each.ledger.written - have[each.id]) if each.ledger is not None else 0
+    for span in recording.spans:
+        engine = found.get(span.engine)
+        if engine is None:
+            continue
+        engine.seen.add(span.name)
+        if span.name in PROCESS_SPANS:
+            engine.spans[span.name].append(span)
+        elif span.name == v.STORE_PUT:
+            engine.uncovered_puts += _uncovered(span)
+            if span.rid is None:
+                engine.spans[span.name].append(span)
+        elif span.name == v.STORE_GET:
+            engine.uncovered_gets += _uncovered(span)
+    _group(found.values())
+    return found
+
+
+def _uncovered(span: Span) -> int:
+    """Buffers of a put or get that no registered range covers."""
+    # Nearly always none, and then nothing has to be decoded.
+    return 0 if _NONE_UNCOVERED.search(span.raw) else count(span, v.UNCOVERED)
+
+
+def _group(found: Iterable[Engine]) -> None:
+    """Name the server of each process: ranks that one parent started for one replica, each rank once.
+
+    A parent may start several engines after each other, and many replicas at once: neither are ranks of one another.
+    """
+    open_: dict[tuple[object, ...], tuple[str, set[tuple[int, int]]]] = {}
+    for engine in found:
+        engine.family = engine.id
+        size = engine.tp_size * engine.pp_size
+        if engine.parent is None or size == 1:
+            continue
+        replica = (engine.parent, engine.number(v.DP_RANK), engine.tp_size, engine.pp_size)
+        rank = (engine.tp_rank, engine.pp_rank)
+        name, ranks = open_.get(replica, (engine.id, set()))
+        if rank in ranks or len(ranks) == size:
+            name, ranks = engine.id, set()
+        engine.family = name
+        open_[replica] = (name, ranks | {rank})
+
+
+def _begin(engine: str) -> tuple[int, str]:
+    start = engine.rpartition(":")[2]
+    return (int(start) if start.isdigit() else 0, engine)
