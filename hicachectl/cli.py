@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Optional
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from hicachectl import __version__
 from hicachectl.exits import translated
@@ -13,25 +13,26 @@ from hicachectl.exits import translated
 
 @dataclass(frozen=True, slots=True)
 class CommandRow:
-    """One command: its name, the module that holds its `app`, and the panel it is listed under."""
+    """One command: its name, the module that holds its `app`, and the first line of its help, so that the list needs no module."""
 
     name: str
     module: str
+    line: str
 
 
 COMMANDS: tuple[CommandRow, ...] = (
-    CommandRow("demo", "hicachectl.commands.demo"),
-    CommandRow("trace", "hicachectl.commands.trace"),
-    CommandRow("runs", "hicachectl.commands.runs"),
-    CommandRow("show", "hicachectl.commands.show"),
-    CommandRow("explain", "hicachectl.commands.explain"),
-    CommandRow("points", "hicachectl.commands.points"),
-    CommandRow("code", "hicachectl.commands.code"),
-    CommandRow("probe", "hicachectl.commands.probe"),
-    CommandRow("probe-keys", "hicachectl.commands.probe_keys"),
-    CommandRow("doctor", "hicachectl.commands.doctor"),
-    CommandRow("export", "hicachectl.commands.export"),
-    CommandRow("lab", "hicachectl.commands.lab"),
+    CommandRow("demo", "hicachectl.commands.demo", "Run the real engine beside a real local store, and tell created, transferred and reused apart."),
+    CommandRow("trace", "hicachectl.commands.trace", "Run COMMAND with the tracers on in every process it starts, and record what they see."),
+    CommandRow("runs", "hicachectl.commands.runs", "List the recordings under $HICACHECTL_HOME: age, size, versions, requests; or remove some."),
+    CommandRow("show", "hicachectl.commands.show", "Show the requests of a recording in one table, or one request's journey span by span."),
+    CommandRow("explain", "hicachectl.commands.explain", "Say on which rung each request's prefix stopped, count its tokens, and name the cause with evidence."),
+    CommandRow("points", "hicachectl.commands.points", "List every hook point and what it reads; with RUN what each saw, in each process, missing and changed ones first."),
+    CommandRow("code", "hicachectl.commands.code", "Print the page of a finding code or of a Mooncake number, or list all codes."),
+    CommandRow("probe", "hicachectl.commands.probe", "Ask the store: can this host put, see and get? Uses keys of its own and removes them."),
+    CommandRow("probe-keys", "hicachectl.commands.probe_keys", "Show which objects a prompt should have in the store, which are there, and what the engine would make of it."),
+    CommandRow("doctor", "hicachectl.commands.doctor", "Say what would stop the storage backend, before the engine is started; exit 1 on an error."),
+    CommandRow("export", "hicachectl.commands.export", "Send a recording to a collector, or convert it."),
+    CommandRow("lab", "hicachectl.commands.lab", "A local store and a tiny model, to run the real engine on this machine."),
 )
 
 
@@ -44,14 +45,19 @@ class LazyGroup(TyperGroup):
         return [row.name for row in COMMANDS]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command object, or None for a name that no row has."""
+        """What the list of commands shows of one, or None for a name that no row has: importing them all would take seconds."""
         del ctx
-        for row in COMMANDS:
-            if row.name == cmd_name:
-                command = typer.main.get_command(importlib.import_module(row.module).app)
-                command.name = row.name
-                return command
-        return None
+        return next((TyperCommand(row.name, help=row.line) for row in COMMANDS if row.name == cmd_name), None)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that is to run, from its module."""
+        name, listed, rest = super().resolve_command(ctx, args)
+        row = next((row for row in COMMANDS if row.name == name), None)
+        if row is None:
+            return name, listed, rest
+        command = typer.main.get_command(importlib.import_module(row.module).app)
+        command.name = row.name
+        return name, command, rest
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; every expected end becomes its exit code."""

@@ -3,7 +3,7 @@
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
@@ -11,9 +11,10 @@ from hicachectl import store
 from hicachectl.exits import OperatorError, one_line
 from hicachectl.options import Output, OutputOption
 from hicachectl.store import shelf
-from hicachectl.store.outline import Outline, outline
-from hicachectl.views import runs as view
 from hicachectl.views.terminal import colour, width
+
+if TYPE_CHECKING:
+    from hicachectl.store.outline import Outline
 
 app = typer.Typer(add_completion=False)
 
@@ -40,19 +41,25 @@ def runs(delete: DeleteOption = None, keep: KeepOption = None, output: OutputOpt
     removed += store.keep(keep) if keep is not None else []
     for path in removed:
         sys.stderr.write(f"removed {one_line(str(path))}\n")
-    rows = [view.Listed(run, _outline(run.path), shelf.is_in_use(run.path)) for run in store.list_runs()]
-    now = time.time()
-    if output is Output.json:
-        print(view.listing_document(rows, removed, store.home(), shelf.bound(), now), end="")
-    elif rows:
-        print(view.listing(rows, now, width=width(), colour=colour()), end="")
-    else:
+    found = store.list_runs()
+    if not found and output is not Output.json:
         sys.stderr.write(
             f"no recording under {one_line(str(store.home()))}: make one with `hicachectl trace -- COMMAND`\n"
         )
+        return
+    from hicachectl.views import runs as view  # noqa: PLC0415 - an empty home needs none of it
+
+    rows = [view.Listed(run, _outline(run.path), shelf.is_in_use(run.path)) for run in found]
+    now = time.time()
+    if output is Output.json:
+        print(view.listing_document(rows, removed, store.home(), shelf.bound(), now), end="")
+    else:
+        print(view.listing(rows, now, width=width(), colour=colour()), end="")
 
 
-def _outline(path: Path) -> Outline | None:
+def _outline(path: Path) -> "Outline | None":
+    from hicachectl.store.outline import outline  # noqa: PLC0415
+
     try:
         return outline(path)
     except OperatorError:

@@ -7,11 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from hicachectl.exits import UnreachableError, UsageError
-from hicachectl.store import files, ledger
+from hicachectl.store import files
+
+if TYPE_CHECKING:
+    from hicachectl.store.ledger import Ledger
 
 LARGEST_HOME = 10 << 30
 """Bytes that the recordings under the home folder may take, unless $HICACHECTL_HOME_BYTES says otherwise."""
@@ -91,14 +93,19 @@ def newest() -> Run:
 def is_being_written(run: Run) -> bool:
     """Whether a living process has an open ledger in it, as far as can be told: one of another host counts while it writes."""
     warm = time.time() - run.changed_s < _STILL_WARM_S
-    found = [ledger.from_file(path) for path in files.ledger_files(run.path)]
+    found = _ledgers(run.path)
     return warm if not found else any(one is None or (not one.closed and (warm or _lives(one))) for one in found)
 
 
 def is_in_use(path: Path) -> bool:
     """Whether a process of this host that lives has an open ledger in the recording."""
-    found = [ledger.from_file(file) for file in files.ledger_files(path)]
-    return any(one is not None and not one.closed and _lives(one) for one in found)
+    return any(one is not None and not one.closed and _lives(one) for one in _ledgers(path))
+
+
+def _ledgers(path: Path) -> "list[Ledger | None]":
+    from hicachectl.store import ledger  # noqa: PLC0415 - with no recording there is nothing to decode
+
+    return [ledger.from_file(file) for file in files.ledger_files(path)]
 
 
 def delete(run: str | Path) -> Path:
@@ -160,6 +167,8 @@ def _is_ours(path: Path) -> bool:
 
 
 def _created_ms(path: Path, changed: float) -> int:
+    import msgspec  # noqa: PLC0415
+
     try:
         told = msgspec.json.decode((path / files.RUN_FILE).read_bytes())
         return int(told["created_ms"])
@@ -167,7 +176,7 @@ def _created_ms(path: Path, changed: float) -> int:
         return int(changed * 1000)
 
 
-def _lives(one: ledger.Ledger) -> bool:
+def _lives(one: "Ledger") -> bool:
     """Whether the ledger's process is still there; one that began after the ledger only has the same number."""
     if one.host != os.uname().nodename or one.pid <= 0:
         return False

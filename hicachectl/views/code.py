@@ -3,15 +3,13 @@
 import json
 from collections.abc import Mapping, Sequence
 from io import StringIO
-from typing import Any
-
-from rich.console import Console, RenderableType
-from rich.markdown import Markdown
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from hicachectl.diagnosis.codes import LETTERS, Code
 from hicachectl.mooncake.errors import ErrorRow
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 SCHEMA = "hicachectl/code/1"
 
@@ -23,6 +21,9 @@ _STYLE = {"error": "bold red", "warning": "yellow", "info": "dim"}
 
 def listing(rows: Sequence[Code], *, width: int | None, colour: bool) -> str:
     """ROWS as a table, by letter; WIDTH is the terminal's, None when there is none and a row must stay one line."""
+    from rich.table import Table  # noqa: PLC0415 - here and below: a page in a pipe, or JSON, draws nothing
+    from rich.text import Text  # noqa: PLC0415
+
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("CODE", no_wrap=True)
     table.add_column("LEVEL", no_wrap=True)
@@ -39,7 +40,11 @@ def listing(rows: Sequence[Code], *, width: int | None, colour: bool) -> str:
 
 def page(markdown: str, *, width: int | None, colour: bool) -> str:
     """A page: drawn for a terminal, as it is where there is none."""
-    return markdown if width is None else _drawn(Markdown(markdown), width, colour=colour)
+    if width is None:
+        return markdown
+    from rich.markdown import Markdown  # noqa: PLC0415
+
+    return _drawn(Markdown(markdown), width, colour=colour)
 
 
 def meanings(rows: Sequence[ErrorRow]) -> str:
@@ -103,8 +108,10 @@ def _releases(row: ErrorRow) -> str:
     return f"Mooncake {row.since} until {row.until}" if row.until else f"Mooncake {row.since} and later"
 
 
-def _drawn(what: RenderableType, width: int | None, *, colour: bool) -> str:
+def _drawn(what: "RenderableType", width: int | None, *, colour: bool) -> str:
     """WHAT as lines without trailing blanks."""
+    from rich.console import Console  # noqa: PLC0415
+
     out = StringIO()
     console = Console(
         file=out,
