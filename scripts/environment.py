@@ -25,7 +25,7 @@ from typing import IO
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 PAIRS = CHECKOUT / "scripts" / "pairs"
-EXTRAS = "dev,otlp"
+EXTRAS = "dev,otlp,metrics"
 PYTHONS = ((3, 10), (3, 13))
 """The oldest and newest Python that wheels of the pairs exist for."""
 NEEDED_GB = 18

@@ -123,15 +123,54 @@ class Receiver:
     answers: list[tuple[int, str, bytes]] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
+    metrics: list[tuple[bytes, dict[str, str]]] = field(default_factory=list)
+    """Bodies and headers of requests whose path ends in /v1/metrics; the rest is of spans."""
+
+    def take(self, body: bytes, headers: dict[str, str]) -> None:
+        """Keep one request."""
+        if headers["path"].endswith("/v1/metrics"):
+            self.metrics.append((body, headers))
+        else:
+            self.bodies.append(body)
+            self.headers.append(headers)
 
     def unpacked(self) -> list[bytes]:
-        """What arrived, without compression."""
-        both = zip(self.bodies, self.headers, strict=False)
-        return [gzip.decompress(body) if told.get("content-encoding") == "gzip" else body for body, told in both]
+        """What arrived of spans, without compression."""
+        return [plain_bytes(body, told) for body, told in zip(self.bodies, self.headers, strict=False)]
 
     def documents(self) -> list[dict[str, Any]]:
-        """What arrived, as JSON."""
+        """What arrived of spans, as JSON."""
         return [json.loads(body) for body in self.unpacked()]
+
+    def measured(self) -> list[Any]:
+        """What arrived of metrics, in protobuf's own classes."""
+        metrics_service = pytest.importorskip("opentelemetry.proto.collector.metrics.v1.metrics_service_pb2")
+        json_format = pytest.importorskip("google.protobuf.json_format")
+        found = []
+        for body, told in self.metrics:
+            request, text = metrics_service.ExportMetricsServiceRequest(), plain_bytes(body, told)
+            found.append(json_format.Parse(text, request) if "json" in told["content-type"] else request.FromString(text))
+        return found
+
+
+def plain_bytes(body: bytes, headers: dict[str, str]) -> bytes:
+    """A body without its compression."""
+    return gzip.decompress(body) if headers.get("content-encoding") == "gzip" else body
+
+
+def series(request: Any) -> dict[tuple[Any, ...], Any]:
+    """(metric, rank, attribute values...) -> number, or (count, sum) of a histogram, of one export request of metrics."""
+    found: dict[tuple[Any, ...], Any] = {}
+    for group in request.resource_metrics:
+        rank = _told(group.resource.attributes).get("hicachectl.tp.rank")
+        for scope in group.scope_metrics:
+            for metric in scope.metrics:
+                kind = metric.WhichOneof("data")
+                assert kind is not None, f"{metric.name} has no data"
+                for point in getattr(metric, kind).data_points:
+                    key = (metric.name, rank, *(pair.value.string_value for pair in point.attributes))
+                    found[key] = (point.count, point.sum) if kind == "histogram" else point.as_int
+    return found
 
 
 @contextmanager
@@ -146,8 +185,7 @@ def receiver(**told: Any) -> Iterator[Receiver]:
             body = self.rfile.read(int(self.headers["content-length"]))
             status, kind, text = made.answers.pop(0) if made.answers else made.answer
             if status == 200:
-                made.bodies.append(body)
-                made.headers.append({key.lower(): value for key, value in self.headers.items()} | {"path": self.path})
+                made.take(body, {key.lower(): value for key, value in self.headers.items()} | {"path": self.path})
             self.send_response(status)
             self.send_header("content-type", kind)
             self.send_header("content-length", str(len(text)))
@@ -230,6 +268,15 @@ class Collecting:
         while True:
             found = {span.span_id.hex(): from_protobuf(span, group) for group, span in self._all()}
             if len(found) >= count or time.monotonic() > until:
+                return found
+            time.sleep(0.1)
+
+    def metrics(self, enough: Callable[[dict[tuple[Any, ...], Any]], bool], timeout: float = 20) -> dict[tuple[Any, ...], Any]:
+        """The latest number of each series that the sink holds, once they are ENOUGH, or after a while."""
+        until = time.monotonic() + timeout
+        while True:
+            found = {key: value for request in self.sink.measured() for key, value in series(request).items()}
+            if enough(found) or time.monotonic() > until:
                 return found
             time.sleep(0.1)
 

@@ -88,6 +88,8 @@ class Encoder:
         self.release = release
         self.spans: dict[str, int] = {}
         """Spans made so far, by point."""
+        self.details: dict[int, list[tuple[str, Any]]] | None = None
+        """Late value (its id) -> what it was, where somebody wants to know; who does empties it after each batch."""
         self._plans: dict[tuple[Any, ...], Plan] = {}
         self._latest: dict[str, Plan] = {}
         self._threads: dict[tuple[int, str], str] = {}
@@ -150,7 +152,10 @@ class Encoder:
 
     def _late(self, late: Late, point: str) -> str:
         try:
-            return "".join([f",{attribute(key, value)}" for key, value in late.pairs() if value is not None])
+            pairs = late.pairs()
+            if self.details is not None:
+                self.details[id(late)] = pairs
+            return "".join([f",{attribute(key, value)}" for key, value in pairs if value is not None])
         except Exception as fault:  # noqa: BLE001 - the summary is worth a span without it
             self.blame(point, fault)
             return f",{attribute(v.DETAIL_CUT, True)}"

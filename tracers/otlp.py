@@ -1,6 +1,7 @@
 """Sends what the writer writes to an OpenTelemetry collector as well: a thread of its own, a bounded queue, nothing in anybody's way.
 
 The collector gets the lines of the file, so that both hold the same spans. What does not arrive is counted; the file goes on without it.
+Metrics go the same way, by another exporter with a thread of its own.
 """
 
 import json
@@ -9,10 +10,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from tracers.ledger import Export
-from tracers.settings import GRPC, Collector
+from tracers.settings import GRPC, METRICS, TRACES, Collector
 
 MOST_SPANS = 2048
 MOST_BYTES = 3 << 20
@@ -59,6 +61,7 @@ class Exporter:
 
     def __init__(self, asked: Collector) -> None:
         self.asked = asked
+        self.signal = SIGNALS[asked.signal]
         self.counts = Export()
         self._clear()
 
@@ -95,6 +98,8 @@ class Exporter:
             if self.dead or self._stopped or self._bytes + len(line) > self.asked.queue_bytes:
                 self.counts.dropped += spans
                 return
+            if self.signal.latest:
+                self._forget_waiting()
             self._waiting.append((line, spans))
             self._bytes += len(line)
             self.counts.waiting += spans
@@ -127,7 +132,7 @@ class Exporter:
     def _run(self) -> None:
         sending: Sender | None = None
         if self.asked.unheeded:
-            logger.warning("OTEL_TRACES_SAMPLER=%s is not obeyed: verdicts need every span, so all are sent", self.asked.unheeded[:40])
+            logger.warning(self.signal.unheeded, self.asked.unheeded[:40])
         while (batch := self._next()) is not None:
             began = time.monotonic()
             try:
@@ -166,7 +171,7 @@ class Exporter:
 
     def _deliver(self, sending: "Sender", batch: Batch) -> None:
         """Send BATCH in pieces of which each is small enough, and count each."""
-        for piece in pieces(batch):
+        for piece in self.signal.pieces(batch):
             try:
                 refused = self._insist(sending, piece)
             except Refused as fault:
@@ -190,7 +195,7 @@ class Exporter:
                 continue
             self._trouble(False)
             if refused:
-                self._say(f"the collector refuses {refused} of {piece[1]} spans")
+                self._say(f"the collector refuses {refused} of {piece[1]} {self.signal.what}")
             return refused
 
     def _finish(self, piece: Batch, dropped: int) -> None:
@@ -220,10 +225,16 @@ class Exporter:
         self.counts.waiting -= self._flying
         self._flying = 0
         if everything:
-            self.counts.dropped += self.counts.waiting
-            self.counts.waiting = self._bytes = 0
-            self._waiting.clear()
+            self._forget_waiting()
         self._lock.notify_all()
+
+    def _forget_waiting(self) -> None:
+        """Count what waits, and is not being sent, as dropped; the lock is held."""
+        waiting = self.counts.waiting - self._flying
+        self.counts.dropped += waiting
+        self.counts.waiting -= waiting
+        self._bytes = 0
+        self._waiting.clear()
 
     def _pause(self, seconds: float) -> None:
         """Wait, but not while somebody else waits for us and there is hope."""
@@ -236,7 +247,8 @@ class Exporter:
         """Say WHY, once."""
         if why not in self._told and len(self._told) < MOST_TOLD:
             self._told.add(why)
-            logger.warning("spans do not reach the collector at %s: %s; the file has them, the engine is not affected", self.asked.shown, why[:200])
+            told = "%s do not reach the collector at %s: %s; %sthe engine is not affected"
+            logger.warning(told, self.signal.what, self.asked.shown, why[:200], self.signal.beside)
 
 
 # -- lines ---------------------------------------------------------------------------------------------------------------
@@ -271,6 +283,29 @@ def _grouped(spans: list[Any]) -> Iterator[list[Any]]:
         size += length
     if some:
         yield some
+
+
+# -- signals -------------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """What differs between spans and metrics on their way."""
+
+    what: str
+    beside: str
+    """What is said to comfort where it does not arrive."""
+    unheeded: str
+    """What is said of a setting that is not obeyed."""
+    pieces: Callable[[Batch], Iterator[Batch]] = lambda batch: iter([batch])
+    latest: bool = False
+    """A line holds all that the lines before it held, which then need not be sent any more."""
+
+
+SIGNALS = {
+    TRACES: Signal("spans", "the file has them, ", "OTEL_TRACES_SAMPLER=%s is not obeyed: verdicts need every span, so all are sent", pieces),
+    METRICS: Signal(
+        "metrics", "", "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE=%s is not obeyed: every sum counts from the start of its process", latest=True
+    ),
+}
 
 
 # -- ways to send --------------------------------------------------------------------------------------------------------

@@ -6,9 +6,12 @@ from urllib.parse import urlsplit
 
 from tracers import wire
 from tracers.otlp import Refused, Retry, Sender, Unable
-from tracers.settings import Collector
+from tracers.settings import METRICS, TRACES, Collector
 
-METHOD = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+METHODS = {
+    TRACES: "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+    METRICS: "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+}
 RETRIED = frozenset({"CANCELLED", "DEADLINE_EXCEEDED", "ABORTED", "OUT_OF_RANGE", "UNAVAILABLE", "DATA_LOSS"})
 """Status codes after which the specification asks to try again (opentelemetry.io, OTLP/gRPC)."""
 
@@ -26,7 +29,7 @@ class Grpc(Sender):
         self._metadata = [(key.lower(), value) for key, value in asked.headers]
         self._compression = grpc.Compression.Gzip if asked.gzip else None
         self._channel = self._made(grpc, asked)
-        self._call = self._channel.unary_unary(METHOD, request_serializer=None, response_deserializer=None)
+        self._call = self._channel.unary_unary(METHODS[asked.signal], request_serializer=None, response_deserializer=None)
 
     def _made(self, grpc: Any, asked: Collector) -> Any:
         parts = urlsplit(asked.endpoint if "://" in asked.endpoint else f"//{asked.endpoint}")

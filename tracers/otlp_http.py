@@ -80,7 +80,7 @@ class Http(Sender):
         return answer.status, answer.headers, told
 
     def _rejected(self, kind: str, answer: bytes) -> int:
-        """What the answer says of refused spans; Refused where it is not a collector's."""
+        """What the answer says of refused spans or data points; Refused where it is not a collector's."""
         if not answer:
             return 0
         try:
@@ -88,7 +88,7 @@ class Http(Sender):
                 return wire.rejected(answer)
             if "json" in kind:
                 told = json.loads(answer).get("partialSuccess") or {}
-                return int(told.get("rejectedSpans") or 0)
+                return int(told.get("rejectedSpans") or told.get("rejectedDataPoints") or 0)
         except (ValueError, TypeError, AttributeError):
             pass
         raise Refused("what answers there is no collector")

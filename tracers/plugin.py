@@ -47,7 +47,12 @@ def _begin(asked: settings.Settings) -> None:
         from tracers.otlp import Exporter  # noqa: PLC0415
 
         exporter = Exporter(asked.collector)
-    spool = Spool(asked, recorder, ledger, exporter)
+    metrics = None
+    if asked.metrics is not None:
+        from tracers.otlp_metrics import Metrics  # noqa: PLC0415
+
+        metrics = Metrics(asked.metrics, asked.interval_s)
+    spool = Spool(asked, recorder, ledger, exporter, metrics)
     spool.learn(shapes(ALL))
     installer = Installer(ALL, recorder, ledger, spool.versions)
     read.process.bind(spool)

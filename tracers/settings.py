@@ -18,11 +18,13 @@ MOONCAKE_VARIABLES = {
 
 GRPC, PROTOBUF, JSON = "grpc", "http/protobuf", "http/json"
 PROTOCOLS = (GRPC, PROTOBUF, JSON)
+TRACES, METRICS = "traces", "metrics"
+"""Signals: over HTTP each has its path, `/v1/<signal>`, and each has variables of its own, which go before the common ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Collector:
-    """Where spans are sent beside the file, from OpenTelemetry's own variables (opentelemetry.io, OTLP exporter configuration)."""
+    """Where one signal is sent beside the file, from OpenTelemetry's own variables (opentelemetry.io, OTLP exporter configuration)."""
 
     endpoint: str
     """URL; over HTTP with its path, over gRPC a bare HOST:PORT will do."""
@@ -37,7 +39,8 @@ class Collector:
     queue_bytes: int = 32 << 20
     """Bytes of encoded spans that may wait."""
     unheeded: str = ""
-    """A sampler that is not obeyed."""
+    """A sampler, or a temporality of metrics, that is not obeyed."""
+    signal: str = TRACES
 
     @property
     def shown(self) -> str:
@@ -63,6 +66,10 @@ class Settings:
     service: str
     collector: Collector | None = None
     """Where spans are sent as well; None for nowhere."""
+    metrics: Collector | None = None
+    """Where metrics are sent; None for nowhere."""
+    interval_s: float = 60.0
+    """Time from one sending of the metrics to the next."""
     resource: tuple[tuple[str, str], ...] = ()
     """What the user says of this process (OTEL_RESOURCE_ATTRIBUTES)."""
 
@@ -80,30 +87,47 @@ def read(environment: Mapping[str, str] | None = None) -> Settings:
         part_bytes=_number(env, "HICACHECTL_PART_BYTES", 256 << 20),
         parts=_number(env, "HICACHECTL_PARTS", 7),
         service=env.get("OTEL_SERVICE_NAME", "") or dict(told).get("service.name", "") or "sglang",
-        collector=_collector(env) if folder and not off else None,
+        collector=_traces(env) if folder and not off else None,
+        metrics=_metrics(env) if folder and not off else None,
+        interval_s=max(100, _number(env, "OTEL_METRIC_EXPORT_INTERVAL", 60_000)) / 1000,
         resource=tuple((key, value) for key, value in told if key != "service.name"),
     )
 
 
-def _collector(env: Mapping[str, str]) -> Collector | None:
-    """The collector that ENV names, None where it names none or switches OpenTelemetry's traces off.
+def _traces(env: Mapping[str, str]) -> Collector | None:
+    """The collector that ENV names for traces, None where it names none or switches them off.
 
     A sampler that keeps nothing is obeyed, one that keeps some is not: a verdict without all of its evidence would be a guess.
     """
+    sampler = env.get("OTEL_TRACES_SAMPLER", "").strip().lower()
+    if env.get("OTEL_TRACES_EXPORTER", "").strip().lower() == "none" or sampler.endswith("always_off"):
+        return None
+    return _collector(env, TRACES, "" if sampler.endswith("always_on") else sampler)
+
+
+def _metrics(env: Mapping[str, str]) -> Collector | None:
+    """The collector that ENV names for metrics, None where it names none, or exporters without otlp among them: no engine opens a port."""
+    exporters = {name.strip().lower() for name in env.get("OTEL_METRICS_EXPORTER", "").split(",")} - {""}
+    if exporters and "otlp" not in exporters:
+        return None
+    temporality = env.get("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "").strip().lower()
+    return _collector(env, METRICS, "" if temporality == "cumulative" else temporality)
+
+
+def _collector(env: Mapping[str, str], signal: str, unheeded: str) -> Collector | None:
+    """The collector that ENV names for SIGNAL, None where it names none or switches OpenTelemetry off."""
+    own = f"OTEL_EXPORTER_OTLP_{signal.upper()}_"
 
     def told(name: str) -> str:
-        return env.get(f"OTEL_EXPORTER_OTLP_TRACES_{name}", "").strip() or env.get(f"OTEL_EXPORTER_OTLP_{name}", "").strip()
+        return env.get(own + name, "").strip() or env.get(f"OTEL_EXPORTER_OTLP_{name}", "").strip()
 
-    disabled, traces, sampler = (
-        env.get(f"OTEL_{name}", "").strip().lower() for name in ("SDK_DISABLED", "TRACES_EXPORTER", "TRACES_SAMPLER")
-    )
     endpoint = told("ENDPOINT")
-    if not endpoint or disabled == "true" or traces == "none" or sampler.endswith("always_off"):
+    if not endpoint or env.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None
     protocol = told("PROTOCOL").lower()
     protocol = protocol if protocol in PROTOCOLS else PROTOBUF
-    if protocol != GRPC and not env.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "").strip():
-        endpoint = endpoint.rstrip("/") + "/v1/traces"
+    if protocol != GRPC and not env.get(f"{own}ENDPOINT", "").strip():
+        endpoint = f"{endpoint.rstrip('/')}/v1/{signal}"
     scheme, found, _ = endpoint.partition("://")
     return Collector(
         endpoint=endpoint,
@@ -114,7 +138,8 @@ def _collector(env: Mapping[str, str]) -> Collector | None:
         certificate=told("CERTIFICATE") or None,
         secure=scheme.lower() in ("https", "grpcs") if found else told("INSECURE").lower() != "true",
         queue_bytes=_number(env, "HICACHECTL_COLLECTOR_BYTES", 32 << 20),
-        unheeded="" if not sampler or sampler.endswith("always_on") else sampler,
+        unheeded=unheeded,
+        signal=signal,
     )
 
 

@@ -22,6 +22,7 @@ from tracers.settings import Settings, stand_in
 
 if TYPE_CHECKING:
     from tracers.otlp import Exporter
+    from tracers.otlp_metrics import Metrics
 
 BATCH = 32
 """Records encoded in one go: between two the engine gets the interpreter, which otherwise it would wait 5 ms for."""
@@ -58,9 +59,12 @@ def version(*names: str) -> str:
 class Spool:
     """One process's part of a recording."""
 
-    def __init__(self, settings: Settings, recorder: Recorder, ledger: Ledger, exporter: "Exporter | None" = None) -> None:
+    def __init__(
+        self, settings: Settings, recorder: Recorder, ledger: Ledger, exporter: "Exporter | None" = None, metrics: "Metrics | None" = None
+    ) -> None:
         self.settings = settings
         self.exporter = exporter
+        self.metrics = metrics
         ledger.export = exporter.counts if exporter is not None else None
         self.recorder = recorder
         self.queue = recorder.queue
@@ -71,6 +75,8 @@ class Spool:
         shapes = {LEDGER_POINT: Shape(v.LEDGER, tuple(key for key, _ in ledger.attributes()))}
         self.encoder = Encoder(shapes, recorder.fault, self.queue.release)
         self.encoder.spans = recorder.spans
+        if metrics is not None:
+            self.encoder.details = {}
         self._name()
 
     def learn(self, shapes: dict[str, Shape]) -> None:
@@ -105,6 +111,8 @@ class Spool:
         self._thread.start()
         if self.exporter is not None:
             self.exporter.start()
+        if self.metrics is not None:
+            self.metrics.start()
 
     def reborn(self) -> None:
         """In a forked child: a file, a ledger and a writer of its own; the parent's file is left alone."""
@@ -113,6 +121,8 @@ class Spool:
         self._name()
         if self.exporter is not None:
             self.exporter.renew()
+        if self.metrics is not None:
+            self.metrics.renew()
         self.start()
 
     def say_end(self, now_ms: int) -> None:
@@ -153,6 +163,8 @@ class Spool:
         if self.exporter is not None:
             self.exporter.close(self._end_by - LAST_WRITE)
             self._write_document()
+        if self.metrics is not None:
+            self.metrics.close(self._end_by - LAST_WRITE)
         self.parts.close()
 
     def flush(self, *, final: bool = False, seconds: float = math.inf) -> None:
@@ -171,6 +183,7 @@ class Spool:
             if final or now - self._last_ledger >= (NEWS_EVERY if self.ledger.news else LEDGER_EVERY):
                 self._last_ledger, self.ledger.news = now, False
                 self._write_ledger(final=final)
+            self._tell_metrics(final=final and self._stop.is_set())
         except Exception as fault:  # noqa: BLE001 - the writer must outlive any disk
             self._fault(fault)
         if self._ask and final:
@@ -189,6 +202,8 @@ class Spool:
         while length < LINE_CHARACTERS and (records := self.queue.take(BATCH)):
             taken += len(records)
             made = self.encoder.spans_of(records)
+            if self.metrics is not None:
+                self._measure(records)
             spans += made
             length += sum(map(len, made))
             if len(self.queue.records) < HURRY and not self._stop.is_set():
@@ -202,8 +217,7 @@ class Spool:
     def _write(self, spans: list[str]) -> bool:
         """Write a line of spans; whether it is in the file."""
         now = time.monotonic()
-        scope = f'{{"name":"{v.R_SCOPE}","version":"{self.versions["hicachectl"]}"}}'
-        line = encode.line(self._resource(), scope, spans)
+        line = encode.line(self._resource(), self._scope(), spans)
         if self.exporter is not None:
             self.exporter.offer(line, len(spans))
         if self.parts.gone or now < self._retry_at:
@@ -217,6 +231,21 @@ class Spool:
         finally:
             self.ledger.written = self.parts.spans
         return True
+
+    def _measure(self, records: list[Record]) -> None:
+        """Take RECORDS into the metrics, while the writer still has what it worked out for them."""
+        if self.metrics is not None and self.encoder.details is not None:
+            for fault in self.metrics.take(records, self.encoder.shapes, self.encoder.details):
+                self._fault(fault)
+            self.encoder.details.clear()
+
+    def _tell_metrics(self, *, final: bool) -> None:
+        """Have the metrics sent, when they are due or this is the end; a process without a scheduler has none."""
+        if self.metrics is not None and self.ledger.is_scheduler and self.metrics.due(final=final):
+            self.metrics.tell(self.ledger, self._resource(), self._scope(), self.start_ms * 1_000_000, self.engine)
+
+    def _scope(self) -> str:
+        return f'{{"name":"{v.R_SCOPE}","version":"{self.versions["hicachectl"]}"}}'
 
     def _write_ledger(self, *, final: bool) -> None:
         if not self.parts.look():

@@ -15,6 +15,27 @@ RESOURCE_KINDS: dict[str, str] = {}
 """Resource attribute key -> kind, as in ATTRIBUTES."""
 
 
+METRICS: dict[str, tuple[str, str, str, str, tuple[str, ...]]] = {}
+"""Metric name -> (kind, unit, what it sums, what a sum over ranks means, attributes); kinds are those of OpenTelemetry."""
+
+DIMENSIONS: dict[str, str] = {}
+"""Attribute of a metric -> meaning."""
+
+COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
+ADDS, SAME, WHOLE = "adds up", "same on every rank", "of the whole recording"
+"""What a sum over ranks means: their total; nothing, for each rank tells of the same tokens or steps; or there is no rank to sum over."""
+
+
+def _metric(name: str, kind: str, unit: str, ranks: str, meaning: str, *attributes: str) -> str:
+    METRICS[name] = (kind, unit, meaning, ranks, attributes)
+    return name
+
+
+def _dimension(key: str, meaning: str) -> str:
+    DIMENSIONS[key] = meaning
+    return key
+
+
 def _span(name: str, meaning: str) -> str:
     SPANS[name] = meaning
     return name
@@ -306,6 +327,46 @@ SAMPLE_FAILURES = _attr("mooncake.sample.failures", "int", "failed operations si
 SAMPLE_USED = _attr("mooncake.sample.used", "int", "bytes in use", "By")
 SAMPLE_CAPACITY = _attr("mooncake.sample.capacity", "int", "bytes of all mounted segments", "By")
 SAMPLE_SEGMENTS = _attr("mooncake.sample.segments", "int", "mounted segments")
+
+# --- metrics --------------------------------------------------------------------------------------------------------
+D_TIER = _dimension("hicache.tier", "device, host or storage: where the tokens lay when the request came; computed: nowhere, or they were computed all the same")
+D_DIRECTION = _dimension("hicache.direction", "write or read, as the store sees it")
+D_OPERATION = _dimension("mooncake.operation", "put, get, exist, setup or register_buffer")
+D_RESULT = _dimension("mooncake.result", "ok, absent (of exist), short (fewer bytes than asked), raised, or the negative code")
+D_REASON = _dimension("hicache.skip.reason", "id of the skip reason, as `hicachectl.reason` of the span")
+D_STEP = _dimension("hicache.step", "name of the span that tells the reason: a reason may be told by more than one step of a request")
+D_FATE = _dimension("hicachectl.fate", "written (the files hold it), dropped (nobody has it) or unsent (written, and the collector did not get it)")
+D_CODE = _dimension("hicachectl.code", "code of a loss, such as HC-R12")
+D_LEVEL = _dimension("hicachectl.level", "error, warning or info")
+
+M_REQUESTS = _metric("hicache.requests", COUNTER, "{request}", SAME, "requests whose first prefill was prepared, health checks excepted")
+M_TOKENS = _metric("hicache.request.tokens", COUNTER, "{token}", SAME, "prompt tokens of those requests, by the tier that they were reused from", D_TIER)
+M_PAGES = _metric("hicache.storage.pages", COUNTER, "{page}", SAME, "pages that storage operations wrote or read", D_DIRECTION)
+M_BYTES = _metric("mooncake.io", COUNTER, "By", ADDS, "bytes that the store client moved", D_DIRECTION)
+M_OBJECTS = _metric("mooncake.operation.objects", COUNTER, "{object}", ADDS, "objects that were asked for, by what became of each", D_OPERATION, D_RESULT)
+M_CALLS = _metric("mooncake.operation.duration", HISTOGRAM, "s", ADDS, "calls of the store client", D_OPERATION)
+M_LOOKUP = _metric("hicache.lookup.duration", HISTOGRAM, "s", SAME, "lookups: how many pages of a prompt the store has")
+M_TRANSFER = _metric("hicache.transfer.duration", HISTOGRAM, "s", SAME, "transfers from the store into the host pool")
+M_LOAD_BACK = _metric("hicache.load_back.duration", HISTOGRAM, "s", SAME, "copies from the host pool to the device, until they were acknowledged")
+M_WRITE = _metric("hicache.write.duration", HISTOGRAM, "s", SAME, "writes of an operation's pages to the store")
+M_OCCUPIED = _metric("hicache.prefetch.usage", GAUGE, "{token}", SAME, "tokens that running prefetches occupied when the latest one was asked for")
+M_LIMIT = _metric("hicache.prefetch.limit", GAUGE, "{token}", SAME, "tokens that running prefetches may occupy")
+M_SKIPS = _metric("hicache.skips", COUNTER, "{skip}", SAME, "steps that were skipped or cut short for a reason that the process itself could tell", D_STEP, D_REASON)
+M_EVICTED = _metric("hicache.evicted.tokens", COUNTER, "{token}", SAME, "tokens that evictions freed, by tier", D_TIER)
+M_UNBACKED = _metric("hicache.unbacked.tokens", COUNTER, "{token}", SAME, "tokens that were dropped from the device without a host copy")
+M_SPANS = _metric("hicachectl.spans", COUNTER, "{span}", ADDS, "spans of this process, by what became of them", D_FATE)
+M_FAULTS = _metric("hicachectl.faults", COUNTER, "{fault}", ADDS, "faults of the tracers themselves, each swallowed")
+M_LOST = _metric("hicache.lost.tokens", COUNTER, "{token}", WHOLE, "tokens that the store had and that were computed all the same, of finished requests, by code", D_CODE)
+M_FINDINGS = _metric("hicachectl.findings", GAUGE, "{finding}", WHOLE, "findings so far, by level", D_LEVEL)
+M_JUDGED = _metric("hicachectl.judged", GAUGE, "", WHOLE, "1 while losses and findings are worked out beside the engine; 0 once the recording is too long for it")
+BY_DIAGNOSIS = (M_LOST, M_FINDINGS, M_JUDGED)
+"""Metrics that need the diagnosis: the engine cannot tell them of itself."""
+DEVICE_TIER, HOST_TIER, STORAGE_TIER, COMPUTED = "device", "host", "storage", "computed"
+WRITE, READ = "write", "read"
+BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+"""Upper bounds of every histogram, in seconds."""
+R_INSTANCE = "service.instance.id"
+"""Of metrics alone, unless OTEL_RESOURCE_ATTRIBUTES names one: the engine id, for each stream of points needs a writer of its own."""
 
 LATE = "late"
 """Place of a value that expands to several attributes when it is written; never a key of its own."""

@@ -2,7 +2,8 @@
 
 Written by hand because the messages are few and do not change: no package is needed inside the engine, and a line is encoded several times
 faster than through protobuf's own reader of JSON. Field numbers: opentelemetry-proto `trace/v1/trace.proto`, `common/v1/common.proto`,
-`resource/v1/resource.proto`, `collector/trace/v1/trace_service.proto`. The wire format: protobuf's `encoding` page.
+`resource/v1/resource.proto`, `metrics/v1/metrics.proto`, `collector/{trace,metrics}/v1/*_service.proto`. The wire format: protobuf's
+`encoding` page.
 """
 
 import json
@@ -69,6 +70,17 @@ def _double(field: int) -> Encode:
     return lambda value: tag + pack(float(value))
 
 
+def _signed(field: int) -> Encode:
+    tag, pack = _tag(field, FIXED64), struct.Struct("<q").pack
+    return lambda value: tag + pack(int(value))
+
+
+def _packed(field: int, kind: str, number: Callable[[Any], Any]) -> Encode:
+    """Many numbers of eight bytes, without a tag for each."""
+    tag = _tag(field, LENGTH)
+    return lambda values: _sized(tag, struct.pack(f"<{len(values)}{kind}", *map(number, values)))
+
+
 def _one(field: int, fields: dict[str, Encode]) -> Encode:
     tag = _tag(field, LENGTH)
     return lambda value: _sized(tag, _message(value, fields))
@@ -124,7 +136,24 @@ SPAN = {
 }
 SCOPE_SPANS = {"scope": _one(1, SCOPE), "spans": _many(2, SPAN)}
 RESOURCE_SPANS = {"resource": _one(1, RESOURCE), "scopeSpans": _many(2, SCOPE_SPANS)}
-REQUEST = {"resourceSpans": _many(1, RESOURCE_SPANS)}
+_TIMES = {"startTimeUnixNano": _time(2), "timeUnixNano": _time(3)}
+NUMBER_POINT = {**_TIMES, "asInt": _signed(6), "attributes": _attributes(7)}
+HISTOGRAM_POINT = {
+    **_TIMES,
+    "count": _time(4),
+    "sum": _double(5),
+    "bucketCounts": _packed(6, "Q", int),
+    "explicitBounds": _packed(7, "d", float),
+    "attributes": _attributes(9),
+}
+GAUGE = {"dataPoints": _many(1, NUMBER_POINT)}
+SUM = {"dataPoints": _many(1, NUMBER_POINT), "aggregationTemporality": _number(2), "isMonotonic": _number(3)}
+HISTOGRAM = {"dataPoints": _many(1, HISTOGRAM_POINT), "aggregationTemporality": _number(2)}
+METRIC = {"name": _text(1), "description": _text(2), "unit": _text(3), "gauge": _one(5, GAUGE), "sum": _one(7, SUM), "histogram": _one(9, HISTOGRAM)}
+SCOPE_METRICS = {"scope": _one(1, SCOPE), "metrics": _many(2, METRIC)}
+RESOURCE_METRICS = {"resource": _one(1, RESOURCE), "scopeMetrics": _many(2, SCOPE_METRICS)}
+REQUEST = {"resourceSpans": _many(1, RESOURCE_SPANS), "resourceMetrics": _many(1, RESOURCE_METRICS)}
+"""A request of traces has the one, a request of metrics the other."""
 
 
 def request(line: bytes) -> bytes:
@@ -133,7 +162,7 @@ def request(line: bytes) -> bytes:
 
 
 def rejected(answer: bytes) -> int:
-    """Spans that the collector refused, according to its ExportTraceServiceResponse; MalformedError where ANSWER is none."""
+    """Spans or data points that the collector refused, according to its Export...ServiceResponse; MalformedError where ANSWER is none."""
     refused = 0
     for field, value in _fields(answer):
         if field == 1 and isinstance(value, bytes):

@@ -2,8 +2,10 @@
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
@@ -13,6 +15,9 @@ from hicachectl.recorder import screen, session
 from hicachectl.store import newest
 from hicachectl.views import live
 
+if TYPE_CHECKING:
+    from hicachectl.recorder.scrape import Endpoint
+
 app = typer.Typer(add_completion=False)
 
 CommandArgument = Annotated[
@@ -21,13 +26,25 @@ CommandArgument = Annotated[
 OtlpOption = Annotated[
     Optional[str],
     typer.Option(
-        "--otlp", metavar="URL", help="Also send the spans to a collector: grpc://HOST:4317 or http://HOST:4318."
+        "--otlp",
+        metavar="URL",
+        help="Also send spans and metrics to a collector: grpc://HOST:4317 or http://HOST:4318.",
+    ),
+]
+MetricsOption = Annotated[
+    Optional[str],
+    typer.Option(
+        "--metrics-port",
+        metavar="PORT",
+        help="Serve metrics to Prometheus at http://127.0.0.1:PORT/metrics while COMMAND runs; ADDRESS:PORT for another address, 0 for any port.",
     ),
 ]
 
 
 @app.command(context_settings={"allow_interspersed_args": False})
-def trace(command: CommandArgument, run: RunDirOption = None, otlp: OtlpOption = None) -> None:
+def trace(
+    command: CommandArgument, run: RunDirOption = None, otlp: OtlpOption = None, metrics_port: MetricsOption = None
+) -> None:
     """Run COMMAND with the tracers on in every process it starts, and record what they see.
 
     The recording is a folder: DIR, or a new one under $HICACHECTL_HOME (default ~/.local/state/hicachectl), which is kept below 10 GiB
@@ -36,6 +53,8 @@ def trace(command: CommandArgument, run: RunDirOption = None, otlp: OtlpOption =
     Example:   hicachectl trace -- python -m sglang.launch_server --model-path ... --enable-hierarchical-cache
 
     Example:   hicachectl trace --run ./slow -- hicachectl lab exec -- python my_engine.py
+
+    Example:   hicachectl trace --metrics-port 9400 -- python my_engine.py
     """
     if not command[0]:
         raise UsageError("COMMAND is empty")
@@ -43,9 +62,28 @@ def trace(command: CommandArgument, run: RunDirOption = None, otlp: OtlpOption =
         sys.stderr.write(
             "hicachectl: HICACHECTL_OFF=1 keeps the tracers out of every process: nothing will be recorded\n"
         )
-    outcome = session.record(command, run=run, otlp=otlp, screen=screen.on(sys.stderr, live.lines))
+    with _endpoint(metrics_port) as endpoint:
+        outcome = session.record(
+            command, run=run, otlp=otlp, screen=screen.on(sys.stderr, live.lines), endpoint=endpoint
+        )
     sys.stderr.write(live.ending(outcome, _newest()))
     leave(outcome.code)
+
+
+@contextmanager
+def _endpoint(told: str | None) -> Iterator["Endpoint | None"]:
+    """The port for metrics, where one is asked for; said on stderr, because it may have been chosen here."""
+    if told is None:
+        yield None
+        return
+    from hicachectl.recorder import scrape  # noqa: PLC0415 - its server is loaded by who asks for it
+
+    endpoint = scrape.opened(told)
+    try:
+        sys.stderr.write(f"hicachectl: metrics at {endpoint.url}\n")
+        yield endpoint
+    finally:
+        endpoint.close()
 
 
 def _newest() -> Path | None:

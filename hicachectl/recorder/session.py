@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hicachectl.exits import UnreachableError, UsageError
 from hicachectl.recorder import folder as folders
@@ -13,13 +14,17 @@ from hicachectl.recorder.child import Child
 from hicachectl.recorder.findings import Findings
 from hicachectl.recorder.interpreter import Plugin
 from hicachectl.recorder.journal import Journal
+from hicachectl.recorder.metrics import Metrics
 from hicachectl.recorder.screen import Screen
 from hicachectl.recorder.summary import Summary
 from hicachectl.store import Tail, files, ledger, shelf
 
+if TYPE_CHECKING:
+    from hicachectl.recorder.scrape import Endpoint
+
 TICK_S = 1.0
 _HOUSEKEEPING_TICKS = 60
-_OVERRULED = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
+_OVERRULED = tuple(f"OTEL_EXPORTER_OTLP_{signal}_{name}" for signal in ("TRACES", "METRICS") for name in ("ENDPOINT", "PROTOCOL"))
 """Variables that would go before those that --otlp sets."""
 _LAST_LOOKS = 1000
 """How often the tail is read at the end, so that the last summary is of all that was written."""
@@ -73,15 +78,20 @@ def check(command: Sequence[str], env: Mapping[str, str]) -> Plugin:
     return state
 
 
-def record(command: Sequence[str], *, run: Path | None, otlp: str | None, screen: Screen) -> Outcome:
-    """Run COMMAND with the tracers on and return when it has ended; its recording is in RUN or in a new folder under home."""
+def record(
+    command: Sequence[str], *, run: Path | None, otlp: str | None, screen: Screen, endpoint: "Endpoint | None" = None
+) -> Outcome:
+    """Run COMMAND with the tracers on and return when it has ended; its recording is in RUN or in a new folder under home.
+
+    ENDPOINT serves its metrics meanwhile; who has opened it closes it.
+    """
     checked = check(command, {**os.environ, **(collector(otlp) if otlp else {})})
     shelf.bound()  # a wrong one is said before anything starts
     folder = folders.make(run)
     env = environment(os.environ, folder, otlp)
     try:
         folders.claim(folder, command)
-        watch = _Watch(folder, env, screen)
+        watch = _Watch(folder, env, screen, endpoint)
         child = Child.start(command, env)
     except UnreachableError:
         folders.drop(folder)
@@ -97,8 +107,12 @@ def record(command: Sequence[str], *, run: Path | None, otlp: str | None, screen
 class _Watch:
     """Looks at the recording about once a second. Nothing that goes wrong here may reach COMMAND: it is noted in the ledger."""
 
-    def __init__(self, folder: Path, env: Mapping[str, str], screen: Screen) -> None:
+    def __init__(
+        self, folder: Path, env: Mapping[str, str], screen: Screen, endpoint: "Endpoint | None" = None
+    ) -> None:
         self.summary = Summary()
+        self._endpoint = endpoint
+        self._metrics = Metrics(folder) if endpoint is not None else None
         self._env = env
         self._folder = folder
         collector = forward.target(env)
@@ -111,7 +125,10 @@ class _Watch:
         self._sampler = sampling.Sampler(self._journal)
 
     def begin(self) -> None:
-        """Sample the master that the environment names; only now, because threads must begin with the signals blocked."""
+        """Sample the master that the environment names, and serve metrics; only now, because threads must begin with the signals blocked."""
+        with self._guarded():
+            if self._endpoint is not None and self._metrics is not None:
+                self._endpoint.serve(self._metrics.series)
         with self._guarded():
             named = sampling.master_of(self._env)
             self._sampler.add([named] if named else [])
@@ -126,6 +143,8 @@ class _Watch:
             if self.summary.engines:
                 self._findings.update(self.summary.spans)
                 self.summary.findings = self._findings.levels
+                if self._metrics is not None:
+                    self._metrics.judge(self._findings, self.summary.spans)
                 self._screen.show(self.summary)
         if self._ticks % _HOUSEKEEPING_TICKS == 0:
             with self._guarded():
@@ -171,6 +190,8 @@ class _Watch:
     def _look(self) -> None:
         spans = self._tail.look()
         self.summary.add(spans, self._tail.resources)
+        if self._metrics is not None:
+            self._metrics.add(spans, self._tail.resources)
         self._sampler.add(sampling.masters_in(spans, self._env))
         self._sampler.find(sampling.troubled(spans))
 

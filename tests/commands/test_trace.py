@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -86,6 +88,25 @@ def test_a_live_summary_is_written_while_it_runs(tmp_path: Path, env: dict[str, 
     assert running.wait(timeout=20) == 0
 
 
+def test_metrics_are_served_while_it_runs(tmp_path: Path, env: dict[str, str]) -> None:
+    """The address is said first, for the port may have been chosen; it is let go with the command, whose exit code passes through."""
+    running = start("trace", "--metrics-port", "0", "--", *engine(tmp_path, seconds=4, code=5), env=with_plugin(env))
+    assert running.stderr is not None
+    url = running.stderr.readline().decode().rpartition(" ")[2].strip()
+    assert url.startswith("http://127.0.0.1:")
+    text, until = "", time.monotonic() + 10
+    while 'hicache_tier="storage"' not in text and time.monotonic() < until:
+        time.sleep(0.2)
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            text = answer.read().decode()
+    assert running.poll() is None
+    (tokens,) = (line for line in text.splitlines() if line.startswith("hicache_request_tokens_total{") and 'hicache_tier="storage"' in line)
+    assert tokens.endswith(" 592.0")
+    assert running.wait(timeout=20) == 5
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(url, timeout=10)
+
+
 def test_a_named_folder_is_used_and_told(tmp_path: Path, env: dict[str, str]) -> None:
     """--run DIR takes the recording; the advice names it."""
     run = tmp_path / "my run"
@@ -100,6 +121,8 @@ def test_a_named_folder_is_used_and_told(tmp_path: Path, env: dict[str, str]) ->
     [
         (["--run", "{full}", "--", "true"], 2, "not empty"),
         (["--otlp", "nonsense", "--", "true"], 2, "--otlp"),
+        (["--metrics-port", "nonsense", "--", "true"], 2, "--metrics-port"),
+        (["--metrics-port", "192.0.2.1:9400", "--", "true"], 3, "192.0.2.1:9400"),
         ([], 2, "COMMAND"),
         (["--", "/no/such/program"], 3, "/no/such/program"),
         (["--", "{python}", "-I", "-c", "pass"], 3, "no hicachectl plugin"),

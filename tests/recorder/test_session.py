@@ -62,6 +62,15 @@ def test_a_collector_is_named_by_opentelemetrys_own_variables(url: str, endpoint
     assert (told["A"], told["HICACHECTL_TRACE"]) == ("1", "/run")
 
 
+def test_a_collector_that_is_named_on_the_command_line_goes_before_every_variable() -> None:
+    """Variables of one signal alone would else go before it."""
+    outer = {f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT": "http://other" for signal in ("TRACES", "METRICS")}
+    told = session.environment({**outer, "OTEL_METRICS_EXPORTER": "none"}, Path("/run"), "http://host:4318")
+    assert not outer.keys() & told.keys()
+    assert told["OTEL_METRICS_EXPORTER"] == "none"
+    assert session.environment(outer, Path("/run"), None).items() >= outer.items()
+
+
 @pytest.mark.parametrize("url", ["host:4317", "ftp://host", "grpc://", "http:///"])
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     """A collector that cannot be one is a matter of usage, said before anything starts."""

@@ -20,8 +20,8 @@ SOON = 3.0
 
 
 def http(url: str, protocol: str = JSON, **more: str) -> dict[str, str]:
-    """Variables that name a collector."""
-    return {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_EXPORTER_OTLP_PROTOCOL": protocol, **more}
+    """Variables that name a collector for spans alone: metrics have tests of their own."""
+    return {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_EXPORTER_OTLP_PROTOCOL": protocol, "OTEL_METRICS_EXPORTER": "none", **more}
 
 
 def adds_up(ledger: dict[str, Any]) -> bool:
