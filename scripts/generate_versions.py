@@ -15,7 +15,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
 import survey  # noqa: E402 - found through the line above
 
-from hicachectl.model.engine import engines  # noqa: E402
+from hicachectl.model.engines import engines  # noqa: E402
 from hicachectl.store import Ledger, read  # noqa: E402
 from tracers import vocabulary as v  # noqa: E402
 from tracers.install import numbers, rows  # noqa: E402

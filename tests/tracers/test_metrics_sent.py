@@ -36,7 +36,7 @@ def test_what_is_sent_counts_what_the_file_has(protocol: str, tmp_path: Path) ->
     """Requests come while it runs, each counts from the start, and the last one has every span of the file but those that are told after it."""
     with receiver(answer=(200, "application/x-protobuf", b"")) as there:
         # An idle writer looks about once a second whether it is time.
-        done = work(tmp_path / "run", sending(there.url, protocol), (300, 1.6), (400, 1.6), (5, 0.0))
+        done = work(tmp_path / "run", sending(there.url, protocol), (300, 2.5), (400, 1.6), (5, 0.0))
     found = counted(there)
     puts = [each[v.M_CALLS, 0, "put"][0] for each in found]
     assert puts == sorted(puts)
