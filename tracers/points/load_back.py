@@ -30,7 +30,9 @@ POINTS: tuple[Point, ...] = (
             Target(f"{UNIFIED}.load_back", ("self", "node_id"), since=NEW, before=read.node_load),
         ),
         span=v.LOAD_BACK,
-        attributes=(v.OUTCOME, v.NODE, v.TOKENS, v.LOADED_TOKENS, v.LOAD_BACK_THRESHOLD, v.DEVICE_FREE, v.DEVICE_EVICTABLE, v.REASON),
+        attributes=(
+            v.OUTCOME, v.NODE, v.TOKENS, v.LOADED_TOKENS, v.LOAD_BACK_THRESHOLD, v.DEVICE_FREE, v.DEVICE_EVICTABLE, v.QUOTA, v.POOL_SHORT, v.REASON,
+        ),
         before=read.before_load,
         after=read.load,
         carries=True,

@@ -22,7 +22,7 @@ POINTS: tuple[Point, ...] = (
         doc="the client connects: code, protocol asked and possible",
         targets=_native("setup", "setup_dummy"),
         span=v.STORE_SETUP,
-        attributes=(v.OUTCOME, v.CODE, v.MASTER, v.PROTOCOL, v.PROTOCOL_IN_USE, v.RDMA_DEVICES, v.SEGMENT_SIZE, v.ERROR_TEXT),
+        attributes=(v.OUTCOME, v.CODE, v.MASTER, v.PROTOCOL, v.PROTOCOL_IN_USE, v.RDMA_DEVICES, v.SEGMENT_SIZE, v.NAMES, v.ERROR_TEXT),
         after=backend.store_set_up,
         rungs=("backend_created",),
     ),

@@ -13,7 +13,7 @@ POINTS: tuple[Point, ...] = (
         doc="a request enters the queue: page keys and fingerprint of its prompt",
         targets=(Target(f"{SCHEDULER}._add_request_to_queue", ("self", "req")),),
         span=v.REQUEST_QUEUED,
-        attributes=(v.OUTCOME, v.PROMPT_TOKENS, v.OUTPUT_TOKENS, v.RETRACTED, v.EXTRA_KEY, v.PAGE_SIZE, v.REASON, v.ATTEMPT, v.LATE),
+        attributes=(v.OUTCOME, v.PROMPT_TOKENS, v.OUTPUT_TOKENS, v.RETRACTED, v.EXTRA_KEY, v.NAMESPACE, v.PAGE_SIZE, v.REASON, v.ATTEMPT, v.LATE),
         after=read.queued,
         rid=read.request,
         carries=True,
@@ -30,7 +30,7 @@ POINTS: tuple[Point, ...] = (
         span=v.PREFETCH_GATE,
         attributes=(
             v.OUTCOME, v.PROMPT_TOKENS, v.MATCHED_DEVICE, v.MATCHED_HOST, v.REUSE_END, v.ASKED_TOKENS, v.REASON, v.ACCEPTED_TOKENS, v.RETRACTED,
-            v.RETRY,
+            v.RETRY, v.MATCH_OFF,
         ),
         after=read.gated,
         rid=read.request,

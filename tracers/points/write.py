@@ -61,7 +61,7 @@ POINTS: tuple[Point, ...] = (
         ),
         span=v.WRITE_BACKUP,
         attributes=(
-            v.OUTCOME, v.NODE, v.TOKENS, v.WRITTEN_TOKENS, v.PARENT_BACKED, v.HOST_FREE, v.HIT_COUNT, v.WRITE_BACK, v.REASON, v.PAGE_KEYS,
+            v.OUTCOME, v.NODE, v.TOKENS, v.WRITTEN_TOKENS, v.PARENT_BACKED, v.HOST_FREE, v.HIT_COUNT, v.WRITE_BACK, v.POOL_SHORT, v.REASON, v.PAGE_KEYS,
         ),
         before=read.before_backup,
         after=read.backed_up,

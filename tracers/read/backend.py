@@ -64,6 +64,7 @@ def configured(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseE
         number(result, "global_segment_size"),
         text(getattr(result, "local_hostname", None)),
         bool(getattr(result, "standalone_storage", False)),
+        text(getattr(result, "tenant_id", None)),
         None,
     )
 
@@ -165,8 +166,21 @@ def attached(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseExc
         number(controller, "prefetch_threshold"),
         number(controller, "prefetch_capacity_limit"),
         bool(getattr(controller, "backup_skip", False)),
+        bool(getattr(controller, "enable_storage", False)),
         None,
     )
+
+
+THREADS = ("prefetch_thread", "backup_thread", "prefetch_io_aux_thread", "prefetch_sync_thread")
+"""Where a controller keeps its storage threads (`managers/cache_controller.py`, _stop_storage_threads)."""
+
+
+def detached(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:
+    """BACKEND_DETACH: where it failed, the threads that run on (`managers/cache_controller.py`, detach_storage_backend)."""
+    del kwargs, state, result
+    controller = args[0]
+    alive = [name for name in THREADS if getattr(getattr(controller, name, None), "is_alive", bool)()] if error is not None else []
+    return (outcome(error), alive or None, bool(getattr(controller, "enable_storage", False)), None)
 
 
 def before_attach_asked(args: Args, kwargs: Kwargs) -> Any:
@@ -253,6 +267,7 @@ def tree_opened(args: Args, kwargs: Kwargs, state: Any, result: Any, error: Base
         per_ki * page / 1024 if isinstance(per_ki, (int, float)) else _float(getattr(tree, "prefetch_timeout_per_page", None)),
         _float(getattr(timeout, "max", None)),
         number(getattr(tree, "cache_controller", None), "prefetch_capacity_limit"),
+        number(tree, "sliding_window_size"),
         *(("asked", "blocked") if hasattr(tree, "_storage_prefetch_wait") else ("agreed", "enqueue")),
     )
 
@@ -274,5 +289,6 @@ def store_set_up(args: Args, kwargs: Kwargs, state: Any, result: Any, error: Bas
         in_use(protocol),
         rdma_devices(),
         whole(argument(args, kwargs, 3, "global_segment_size")),
+        sorted(str(name) for name in kwargs)[:16] or None,
         None,
     )

@@ -18,6 +18,7 @@ def device(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseExcep
         reason = "E03" if carry.noted("why") == "host_pressure" else "E01"
     elif carry.noted("declined"):
         reason = "E04"
+    carry.pass_on(evicted=True)
     return (outcome(error), number(params, "num_tokens"), freed, lost, reason)
 
 

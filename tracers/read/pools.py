@@ -1,5 +1,6 @@
 """Readers of the calls that write, find and read the pools beside the KV pool (sliding window, Mamba, indexer, draft)."""
 
+from collections.abc import Callable
 from typing import Any
 
 from tracers.point import Args, Kwargs
@@ -11,6 +12,25 @@ KV = "kv"
 def name(thing: Any) -> str:
     """A pool's name as a string (SGLang `mem_cache/hicache_storage.py`, PoolName)."""
     return str(getattr(thing, "value", thing))
+
+
+def short_pool(args: Args, kwargs: Kwargs, indices: str, free: Callable[[Any, Any], int | None]) -> str | None:
+    """The pool beside KV that had no room, where an allocation failed although the KV pool has enough (hybrid_cache_controller.py).
+
+    INDICES names what a transfer already has on the other side; FREE tells the room of a pool by its entry, of the KV pool by None.
+    """
+    controller, extra = args[0], argument(args, kwargs, 4, "extra_pools") or ()
+    room = free(controller, None)
+    if not extra or room is None or room < len(argument(args, kwargs, 1, indices)):
+        return None
+    entries = getattr(getattr(controller, "mem_pool_host", None), "entry_map", {})
+    own = [(transfer, entries.get(transfer.name)) for transfer in extra if getattr(transfer, "indices_from_pool", None) is None]
+    for transfer, entry in own:
+        have, wanted = free(controller, entry) if entry is not None else None, getattr(transfer, indices, None)
+        if have is not None and wanted is not None and have < len(wanted):
+            return name(transfer.name)
+    # The KV pool had enough, so it was one of the others: where there is only one, it is known which.
+    return name(own[0][0].name) if len(own) == 1 else "a side pool"
 
 
 def found(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:

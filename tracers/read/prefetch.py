@@ -11,6 +11,7 @@ from tracers.point import SKIP, Args, Kwargs
 from tracers.read.take import argument, bigram, free_tokens, number, outcome, text
 
 HASHES = "sglang.srt.mem_cache.utils"
+ENVIRONMENT = "sglang.srt.environ"
 PROBE_RID = "__storage_hit_query__"
 """Operation that SGLang makes for a question outside any request (hiradix_cache.py, query_storage_hit_length)."""
 
@@ -45,11 +46,33 @@ def queued(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseExcep
         len(req.output_ids),
         retracted,
         getattr(req, "extra_key", None) is not None or getattr(req, "cache_salt", None) is not None,
+        namespace(req),
         page,
         "R03" if getattr(mode, "value", None) == "decode" else None,
         number(getattr(req, "cache_request_handle", None), "attempt_id"),
         keys,
     )
+
+
+_numbers: dict[tuple[str | None, str | None], int] = {(None, None): 0}
+"""Extra key and salt -> their number in this process."""
+MOST_NAMESPACES = 4096
+
+
+def namespace(req: Any) -> int | None:
+    """Number of the request's extra key and salt, as they came; None where there are more than are kept."""
+    own = (text(getattr(req, "extra_key", None)), text(getattr(req, "cache_salt", None)))
+    if own not in _numbers and len(_numbers) >= MOST_NAMESPACES:
+        return None
+    return _numbers.setdefault(own, len(_numbers))
+
+
+def match_off(req: Any) -> str | None:
+    """What keeps the tree from matching this request (schedule_batch.py, init_next_round_input)."""
+    if getattr(req, "positional_embed_overrides", None) is not None:
+        return "positional_embed_overrides"
+    variable = getattr(getattr(sys.modules.get(ENVIRONMENT), "envs", None), "SGLANG_RADIX_FORCE_MISS", None)
+    return "SGLANG_RADIX_FORCE_MISS" if variable is not None and variable.get() else None
 
 
 def _namespace(req: Any) -> tuple[str | None, str | None]:
@@ -65,7 +88,7 @@ def gated(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseExcept
     scheduler, req = args[0], argument(args, kwargs, 1, "req")
     prompt = len(req.origin_input_ids) + len(req.output_ids)
     if not getattr(scheduler, "enable_hicache_storage", False):
-        return (outcome(error, declined=True), prompt, None, None, None, None, "R01", 0, bool(getattr(req, "retracted_stain", False)), None)
+        return (outcome(error, declined=True), prompt, None, None, None, None, "R01", 0, bool(getattr(req, "retracted_stain", False)), None, None)
     device, host = len(req.prefix_indices), int(req.host_hit_length)
     node, root = req.last_host_node, scheduler.tree_cache.root_node
     end = reuse_end(req, prompt)
@@ -74,7 +97,8 @@ def gated(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseExcept
     barred = not (node.backuped or node is root)
     reason = "R02" if barred else carry.noted("reason")
     accepted = carry.noted("accepted", 0)
-    return (outcome(error, declined=not accepted), prompt, device, host, end, asked, reason, accepted, bool(getattr(req, "retracted_stain", False)), None)
+    retracted = bool(getattr(req, "retracted_stain", False))
+    return (outcome(error, declined=not accepted), prompt, device, host, end, asked, reason, accepted, retracted, None, match_off(req))
 
 
 def reuse_end(req: Any, prompt: int) -> int:

@@ -7,7 +7,7 @@ from tracers import carry
 from tracers import vocabulary as v
 from tracers.detail import Keys
 from tracers.point import SKIP, Args, Kwargs
-from tracers.read.prefetch import PROBE_RID, reuse_end
+from tracers.read.prefetch import PROBE_RID, match_off, reuse_end
 from tracers.read.take import argument, bigram, free_tokens, number, outcome, text
 
 REASONS = {
@@ -37,7 +37,7 @@ def gated(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseExcept
     prompt = len(req.origin_input_ids) + len(req.output_ids)
     retracted, retry = bool(getattr(req, "retracted_stain", False)), number(req, "storage_prefetch_retry_attempts")
     if not scheduler.enable_hicache_storage:
-        return (outcome(error, declined=True), prompt, None, None, None, None, "R01", 0, retracted, retry)
+        return (outcome(error, declined=True), prompt, None, None, None, None, "R01", 0, retracted, retry, None)
     device, host, tree = int(req.prefix_len), int(req.host_hit_length), scheduler.tree_cache
     end = reuse_end(req, prompt)
     page = number(tree, "page_size") or 1
@@ -45,7 +45,7 @@ def gated(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseExcept
     reason, accepted = carry.noted("reason"), carry.noted("accepted", 0)
     if not carry.noted("asked", False) and error is None:
         reason = "R02"
-    return (outcome(error, declined=not accepted), prompt, device, host, end, asked, reason, accepted, retracted, retry)
+    return (outcome(error, declined=not accepted), prompt, device, host, end, asked, reason, accepted, retracted, retry, match_off(req))
 
 
 def before_enqueue(args: Args, kwargs: Kwargs) -> Any:

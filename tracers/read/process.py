@@ -56,6 +56,8 @@ def _begun(asked: Any, tp_rank: Any, pp_rank: Any, dp_rank: Any) -> Any:
         text(getattr(asked, "hicache_io_backend", None)),
         text(getattr(asked, "kv_cache_dtype", None)),
         text(getattr(asked, "disaggregation_mode", None)),
+        getattr(asked, "enable_unified_cache_external_linker", None),
+        whole(getattr(asked, "hicache_storage_prefetch_retry_max_attempts", None)),
     )
 
 
@@ -81,8 +83,16 @@ def scheduler_built(args: Args, kwargs: Kwargs, state: Any, result: Any, error: 
         text(dtype),
         text(getattr(asked, "hicache_mem_layout", None)),
         text(getattr(asked, "hicache_io_backend", None)),
+        _draft_stored(controller),
         None,
     )
+
+
+def _draft_stored(controller: Any) -> bool | None:
+    """Whether a draft model's KV has a way to the store (0.5.14 `managers/cache_controller.py`, _maybe_register_draft_with_storage)."""
+    if not getattr(controller, "has_draft", False) or not getattr(controller, "enable_storage", False) or not hasattr(controller, "draft_page_set_func"):
+        return None
+    return controller.draft_page_set_func is not None
 
 
 def parent_ends(args: Args, kwargs: Kwargs) -> Any:

@@ -5,6 +5,7 @@ from typing import Any
 from tracers import carry
 from tracers.detail import Keys
 from tracers.point import Args, Kwargs
+from tracers.read.pools import short_pool
 from tracers.read.take import argument, free_tokens, number, outcome
 
 
@@ -55,7 +56,7 @@ def backed_up(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseEx
     done = result if isinstance(result, int) else 0
     reason = None
     if done == 0 and error is None:
-        reason = "W05" if not parent_backed and not on_eviction else ("W06" if carry.noted("write_none") else "W07")
+        reason = "W05" if not parent_backed and not on_eviction else not_allocated()
     hashes = getattr(node, "hash_value", None)
     return (
         outcome(error, declined=done == 0),
@@ -66,16 +67,30 @@ def backed_up(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseEx
         host_free,
         number(node, "hit_count"),
         on_eviction,
+        carry.noted("write_short") if reason == "W08" else None,
         reason,
         Keys(list(hashes)) if hashes else None,
     )
 
 
+def not_allocated() -> str:
+    """Why a node got no host memory: no room beside KV (W08), none for KV (W06), or the eviction before it freed too little (W07)."""
+    if carry.noted("write_short"):
+        return "W08"
+    return "W06" if carry.noted("write_none") else "W07"
+
+
 def host_allocated(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:
-    """Note for WRITE_BACKUP: the controller found no host memory (cache_controller.py, write)."""
-    del args, kwargs, state
-    if result is None and error is None:
-        carry.note("write_none", True)
+    """Note for WRITE_BACKUP: the controller found no host memory (cache_controller.py, write), or none in a pool beside KV."""
+    del state
+    if error is None:
+        carry.note("write_none", result is None)
+        carry.note("write_short", short_pool(args, kwargs, "device_indices", free=_host_room) if result is None else None)
+
+
+def _host_room(controller: Any, entry: Any) -> int | None:
+    """Free tokens in the host pool of an ENTRY; without one, of the KV pool."""
+    return free_tokens(getattr(controller, "mem_pool_host", None) if entry is None else getattr(entry, "host_pool", None))
 
 
 def acknowledged_rid(args: Args, kwargs: Kwargs) -> str | None:

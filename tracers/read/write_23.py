@@ -6,6 +6,7 @@ from tracers import carry
 from tracers.detail import Keys
 from tracers.point import SKIP, Args, Kwargs
 from tracers.read.take import argument, free_tokens, outcome
+from tracers.read.write import not_allocated
 
 SERVED = "_hicachectl_served"
 """Nodes whose copy is under way -> (request, span, tokens), kept on the tree itself."""
@@ -53,11 +54,12 @@ def backed_up(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseEx
         args[0].__dict__.get(SERVED, {}).pop(node, None)
     reason = None
     if result is None and error is None:
-        reason = "W06" if carry.noted("write_none") else "W07"
+        reason = not_allocated()
     find = getattr(getattr(args[0], "tree_core", None), "get_hash_values", None)
     hashes = find(node) if find is not None and error is None else None
-    on_eviction = carry.within("evict.device")
-    return (outcome(error, declined=result is None), node, tokens, done, None, host_free, None, on_eviction, reason, Keys(list(hashes)) if hashes else None)
+    on_eviction, pool = carry.within("evict.device"), carry.noted("write_short") if reason == "W08" else None
+    keys = Keys(list(hashes)) if hashes else None
+    return (outcome(error, declined=result is None), node, tokens, done, None, host_free, None, on_eviction, pool, reason, keys)
 
 
 def acknowledged_rid(args: Args, kwargs: Kwargs) -> str | None:
