@@ -144,13 +144,23 @@ class Asked:
     store_error: str | None = None
     claims: dict[str, int] | None = None
     extra_key: bool = False
+    namespace: int | None = None
+    """Number of the extra key."""
+    match_off: str | None = None
+    """What switches prefix matching off."""
+    anchor: str | None = None
+    """Page key that the lookup continues from."""
+    retry: int | None = None
+    """Lookups repeated so far."""
+    matched: bool = True
+    """What arrived is matched when the request is admitted."""
 
     def play(self) -> None:
         """Write the spans of the request in their order."""
         keys = self.at.keys(self.prompt or self.rid, self.pages)
         self._queued(keys)
         arrived = self._prefetch(keys) if self.gate is None else 0
-        waiting = self.host + arrived
+        waiting = self.host + (arrived if self.matched else 0)
         loaded = self._load(waiting)
         prefix = self.prefix if self.prefix is not None else self.device + loaded
         self._prefill(prefix)
@@ -169,12 +179,12 @@ class Asked:
     def _queued(self, keys: list[str]) -> None:
         page, asked = self.at.page, (self.pages - self.device - self.host) * self.at.page
         prints = "".join(hashlib.sha256(f"{self.prompt or self.rid}|{block}".encode()).hexdigest()[:16] for block in range(self.tokens // v.FINGERPRINT_BLOCK))
-        told = {v.OUTCOME: "ok", v.PROMPT_TOKENS: self.tokens, v.RETRACTED: False, v.EXTRA_KEY: self.extra_key, v.PAGE_SIZE: page, v.PROMPT_PAGE_KEYS: "".join(keys), v.FINGERPRINT: prints}
+        told = {v.OUTCOME: "ok", v.PROMPT_TOKENS: self.tokens, v.RETRACTED: False, v.EXTRA_KEY: self.extra_key, v.NAMESPACE: self.namespace, v.PAGE_SIZE: page, v.PROMPT_PAGE_KEYS: "".join(keys), v.FINGERPRINT: prints}
         self._say(v.REQUEST_QUEUED, **told)
         told = {v.OUTCOME: "ok", v.PROMPT_TOKENS: self.tokens, v.MATCHED_DEVICE: self.device * page, v.MATCHED_HOST: self.host * page}
-        self._say(v.PREFETCH_GATE, **told, **{v.ASKED_TOKENS: asked, v.REASON: self.gate, v.ACCEPTED_TOKENS: 0 if self.gate else asked})
+        self._say(v.PREFETCH_GATE, **told, **{v.ASKED_TOKENS: asked, v.REASON: self.gate, v.ACCEPTED_TOKENS: 0 if self.gate else asked, v.MATCH_OFF: self.match_off, v.RETRY: self.retry})
         told = {v.ASKED_TOKENS: asked, v.ACCEPTED_TOKENS: 0 if self.gate else asked, v.THRESHOLD: self.at.threshold, v.REASON: self.gate}
-        self._say(v.PREFETCH_ENQUEUE, **told, **{v.OCCUPIED: 0, v.CAPACITY_LIMIT: 3200, v.HOST_FREE: 8192, v.STOP_POLICY: "wait_complete"})
+        self._say(v.PREFETCH_ENQUEUE, **told, **{v.OCCUPIED: 0, v.CAPACITY_LIMIT: 3200, v.HOST_FREE: 8192, v.STOP_POLICY: "wait_complete", v.ANCHOR: self.anchor})
 
     def _prefetch(self, keys: list[str]) -> int:
         first, page = self.device + self.host, self.at.page
@@ -295,14 +305,14 @@ class Story:
         model: str | None = None,
         **told: Any,
     ) -> Serving:
-        """An engine whose backend is up; attributes of its spans are changed by `opened`, `config`, `setup`, `register`, `attach`, `controller`, `tree`."""
+        """An engine whose backend is up; attributes of its spans are changed by `started`, `opened`, `config`, `setup`, `register`, `attach`, `controller`, `tree`."""
         made = self.recording.engine(pid=101 + 10 * len(self.engines), tp_rank=tp_rank, sglang=sglang)
         suffixes = [f"_{tp_rank}_k", f"_{tp_rank}_v"]
         prefix = "".join(f"{part}_" for part in (tag, model) if part)
         serving = Serving(self, made, page, prefix, suffixes, threshold, f"{page}{scheme}")
         self.engines.append(serving)
         ranks = {v.TP_RANK: tp_rank, v.TP_SIZE: tp_size, v.PP_RANK: 0, v.PP_SIZE: 1}
-        serving.span(v.ENGINE_START, attributes={**ranks, v.PAGE_SIZE: page, v.HIERARCHICAL: True, v.ASKED_BACKEND: "mooncake", v.DEVICE: "cuda", v.MODEL: "m"})
+        serving.span(v.ENGINE_START, attributes={**ranks, v.PAGE_SIZE: page, v.HIERARCHICAL: True, v.ASKED_BACKEND: "mooncake", v.DEVICE: "cuda", v.MODEL: "m"} | told.get("started", {}))
         if backend:
             self._backend(serving, ranks, tag, told)
         return serving

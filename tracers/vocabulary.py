@@ -66,6 +66,7 @@ R_SCOPE = "hicachectl.tracers"
 
 # --- the process ----------------------------------------------------------------------------------------------------
 ENGINE_START = _span("hicachectl.engine.start", "a scheduler began to build itself: ranks and what was asked of it")
+SETTINGS = _span("hicachectl.engine.settings", "settings of an engine were made to fit each other, in the process that starts it")
 ENGINE = _span("hicachectl.engine", "a scheduler is built, or failed to: the settings in force")
 LEDGER = _span("hicachectl.ledger", "which hook points this process has, misses, retired, and what it dropped so far")
 WARMUP = _span("hicachectl.warmup", "an HTTP server sent its own warm-up request: requests that its schedulers queue meanwhile are not a user's")
@@ -128,6 +129,9 @@ LOAD_BACK = _span("hicache.load_back.load", "the tree loaded a node's host pages
 LOAD_BACK_START = _span("hicache.load_back.start", "the copies from host to device were issued")
 LOAD_BACK_DONE = _span("hicache.load_back.done", "the copies from host to device have finished")
 
+# --- prefill/decode disaggregation ------------------------------------------------------------------------------------
+PD_REGISTER = _span("disaggregation.register_buffers", "buffers of a prefill or decode engine were registered with its Transfer Engine")
+
 # --- reuse ----------------------------------------------------------------------------------------------------------
 ADMISSION = _span("hicache.reuse.admission", "the scheduler tried to admit a request to a prefill batch; written when the answer changes")
 PREFILL = _span("hicache.reuse.prefill", "a request's prefix was fixed in a prefill batch")
@@ -170,6 +174,7 @@ BIGRAM = _attr("hicache.key.bigram", "bool", "page keys are made of token pairs 
 WRITE_POLICY = _attr("hicache.write.policy", "str", "write_through, write_through_selective or write_back")
 STOP_POLICY = _attr("hicache.prefetch.stop_policy", "str", "best_effort, wait_complete or timeout")
 MEM_LAYOUT = _attr("hicache.host.layout", "str", "layout of the host pool")
+MEM_LAYOUT_ASKED = _attr("hicache.host.layout.asked", "str", "layout of the host pool that was asked for, where the backend may not take it")
 IO_BACKEND = _attr("hicache.host.io_backend", "str", "kernel or direct")
 ASKED_BACKEND = _attr("hicache.backend.asked", "str", "storage backend that the settings name")
 HIERARCHICAL = _attr("hicache.enabled", "bool", "the hierarchical cache is on")

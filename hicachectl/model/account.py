@@ -110,5 +110,5 @@ def _has(rank: Attempt, key: str, world: World) -> bool:
 
 
 def _alike(own: Engine, other: Engine | None) -> bool:
-    """Whether objects of the same name hold the same heads; where all ranks hold the same KV, they do for any number of ranks."""
-    return other is None or own.tp_size == other.tp_size or bool(own.setting(v.REPLICATED))
+    """Whether objects of the same name are the same: of one tenant, with the same heads; all ranks of a replicated KV have the same ones."""
+    return other is None or (own.tenant == other.tenant and (own.tp_size == other.tp_size or bool(own.setting(v.REPLICATED))))

@@ -23,7 +23,7 @@ YES, PARTIAL, NO, NOT_ASKED, UNKNOWN = "yes", "partial", "no", "not_asked", "unk
 
 PROCESS_SPANS = frozenset(
     {
-        v.ENGINE_START, v.ENGINE, v.LEDGER, v.BACKEND_CREATE, v.BACKEND_CONFIG, v.BACKEND_OPEN, v.BACKEND_WARMUP, v.BACKEND_ATTACH,
+        v.ENGINE_START, v.ENGINE, v.SETTINGS, v.PD_REGISTER, v.LEDGER, v.BACKEND_CREATE, v.BACKEND_CONFIG, v.BACKEND_OPEN, v.BACKEND_WARMUP, v.BACKEND_ATTACH,
         v.BACKEND_ATTACH_ASKED, v.BACKEND_DETACH, v.CONTROLLER_OPEN, v.TREE_OPEN, v.BUFFER_POOL, v.BUFFER_REGISTER, v.STORE_SETUP, v.STORE_REMOVE,
         v.WRITE_THREAD, v.PREFETCH_THREAD, v.EVICT_DEVICE, v.EVICT_HOST, v.FLUSH, v.RESET, v.STORAGE_CLEAR, v.WARMUP, v.LOAD_BACK_START,
         v.LOAD_BACK_DONE, v.FORWARD, v.EXECUTED,
@@ -248,6 +248,11 @@ class Engine:
     @once
     def _schemes(self) -> dict[str, tuple[str, tuple[str, ...]]]:
         return {}
+
+    @property
+    def tenant(self) -> str:
+        """Tenant whose objects this engine sees; releases that know none have them all in one."""
+        return self.text(v.TENANT) or "default"
 
     @property
     def key_prefix(self) -> str:

@@ -99,6 +99,7 @@ def _differs(own: Attempt, twin: Twin) -> bool:
         mine.page_size != theirs.page_size
         or mine.tp_size != theirs.tp_size
         or mine.number(v.PP_SIZE) != theirs.number(v.PP_SIZE)
+        or mine.tenant != theirs.tenant
         or own.key_prefix != twin.attempt.key_prefix
         or own.key_suffixes != twin.attempt.key_suffixes
         or twin.page_key not in own.page_keys

@@ -40,6 +40,19 @@ POINTS: tuple[Point, ...] = (
         rungs=BUILT,
     ),
     Point(
+        id="engine.settings",
+        layer="process",
+        doc="the host layout that was asked for, before it is made to fit the storage backend",
+        targets=(
+            Target("sglang.srt.server_args:ServerArgs._resolve_storage_layout_compatibility", ("self",), until=SPLIT),
+            Target("sglang.srt.arg_groups.hicache_hook:resolve_storage_layout_compatibility", ("server_args",), since=NEW),
+        ),
+        span=v.SETTINGS,
+        attributes=(v.OUTCOME, v.MEM_LAYOUT_ASKED, v.ERROR_TEXT),
+        before=process.before_settings,
+        after=process.settings_fitted,
+    ),
+    Point(
         id="engine.built",
         layer="process",
         doc="settings in force once the scheduler is built, or why it failed",

@@ -5,6 +5,8 @@ from tracers.point import Point, Target
 from tracers.points.backend import STORE
 from tracers.read import mooncake as read
 
+TRANSFER_ENGINE = "sglang.srt.distributed.device_communicators.mooncake_transfer_engine:MooncakeTransferEngine.batch_register"
+
 POINTS: tuple[Point, ...] = (
     Point(
         id="buffers.pool",
@@ -19,5 +21,14 @@ POINTS: tuple[Point, ...] = (
         after=read.pool_handed,
         carries=True,
         rungs=("backend_created",),
+    ),
+    Point(
+        id="disaggregation.register",
+        layer="buffers",
+        doc="buffers of a prefill or decode engine are registered; what comes back is looked at by nobody",
+        targets=(Target(TRANSFER_ENGINE, ("self", "ptrs", "lengths")),),
+        span=v.PD_REGISTER,
+        attributes=(v.OUTCOME, v.CODE, v.OBJECTS, v.BYTES, v.MEMLOCK, v.ERROR_TEXT),
+        after=read.batch_registered,
     ),
 )

@@ -52,6 +52,15 @@ def registered(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseE
     return (outcome(error, declined=result != 0), whole(result), address, size, resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] if result != 0 else None)
 
 
+def batch_registered(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:
+    """PD_REGISTER (SGLang `mooncake_transfer_engine.py`, batch_register): buffers, bytes and code; the locked-memory limit where it failed."""
+    del state
+    lengths = argument(args, kwargs, 2, "lengths") or ()
+    failed = result != 0
+    limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] if failed else None
+    return (outcome(error, declined=failed), whole(result), len(lengths), sum(map(int, lengths)), limit, None)
+
+
 def unregistered(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:
     """BUFFER_UNREGISTER: address and code of `unregister_buffer(ptr)`."""
     del state

@@ -4,11 +4,13 @@ import sys
 import time
 from typing import Any
 
-from tracers.point import Args, Kwargs
+from tracers.point import SKIP, Args, Kwargs
 from tracers.read.take import argument, bigram, number, text, told, whole
 
 CONTEXT = "sglang.srt.runtime_context"
 """Module of 0.5.23 and later in which a process says which ranks it has."""
+NOT_TAKEN = "layer_first"
+"""Layout of the host pool that Mooncake cannot take."""
 _bound: list[Any] = []
 
 
@@ -59,6 +61,19 @@ def _begun(asked: Any, tp_rank: Any, pp_rank: Any, dp_rank: Any) -> Any:
         getattr(asked, "enable_unified_cache_external_linker", None),
         whole(getattr(asked, "hicache_storage_prefetch_retry_max_attempts", None)),
     )
+
+
+def before_settings(args: Args, kwargs: Kwargs) -> Any:
+    """The host layout that was asked for, where the backend is one that may not take it (SGLang `server_args.py`, _resolve_storage_layout_compatibility)."""
+    asked = argument(args, kwargs, 0, "server_args")
+    layout = text(getattr(asked, "hicache_mem_layout", None))
+    return layout if layout == NOT_TAKEN and getattr(asked, "hicache_storage_backend", None) else SKIP
+
+
+def settings_fitted(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:
+    """SETTINGS: what was asked for; what is in force the scheduler tells."""
+    del args, kwargs, result
+    return ("failed" if error is not None else "ok", state, None)
 
 
 def scheduler_built(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:

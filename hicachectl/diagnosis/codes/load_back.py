@@ -1,12 +1,13 @@
 """L: load back, host to device. Why pages that lie in host memory were computed again."""
 
-from hicachectl.diagnosis.codes.row import BUFFER_MODE, V23, Code
+from hicachectl.diagnosis.codes.row import V23, Code
 from tracers import vocabulary as v
 
 ROWS: tuple[Code, ...] = (
     Code(
         id="HC-L01",
         level="info",
+        detected="recording",
         plain="nothing to load back: no page of the match lies in host memory alone",
         title="nothing to load back: the {matched} tokens matched are on the device",
         needs=(v.LOAD_BACK_ASK,),
@@ -24,6 +25,7 @@ ROWS: tuple[Code, ...] = (
     Code(
         id="HC-L03",
         level="warning",
+        detected="recording",
         plain="the load was over the memory quota it was given",
         title="a load of {tokens} tokens is over the quota of {quota}",
         needs=(v.LOAD_BACK,),
@@ -59,6 +61,7 @@ ROWS: tuple[Code, ...] = (
     Code(
         id="HC-L06",
         level="warning",
+        detected="recording",
         plain="no device memory in a side pool for the load",
         title="no device room in pool {pool} for the load of {tokens} tokens",
         needs=(v.LOAD_BACK,),
@@ -68,6 +71,7 @@ ROWS: tuple[Code, ...] = (
         id="HC-L07",
         level="warning",
         versions=V23,
+        detected="recording",
         plain="the load had nothing it may move: another request holds the pages",
         title="the load of {tokens} tokens had nothing it may move: {reason}",
         needs=(v.LOAD_BACK,),
@@ -77,9 +81,10 @@ ROWS: tuple[Code, ...] = (
         id="HC-L09",
         level="warning",
         versions=V23,
+        detected="recording",
         plain="buffer mode: the staged pages could not be loaded this time",
         title="buffer mode: the load of {tokens} staged tokens was put off",
-        needs=(v.LOAD_BACK, BUFFER_MODE),
+        needs=(v.LOAD_BACK_ASK,),
         next="look at X05 and X08; a larger host buffer helps (--hicache-size)",
     ),
     Code(

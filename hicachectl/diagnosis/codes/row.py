@@ -65,6 +65,8 @@ class Code:
     detected: Detected = "no"
     versions: Versions = BOTH
     level_if_serving: Level | None = None
+    why_not: str = ""
+    """Why no rule can tell it, where none can."""
 
     @property
     def letter(self) -> str:
@@ -84,7 +86,7 @@ class Code:
     @property
     def proof(self) -> str:
         """How far this code has been provoked, in words; a code of one version alone says so."""
-        words = PROOF[self.detected]
+        words = f"{PROOF[self.detected]}{f': {self.why_not}' if self.why_not else ''}"
         return words if self.detected != "no" or self.versions == BOTH else f"{words} (only SGLang {self.versions})"
 
     def titled(self, args: Mapping[str, object]) -> str:

@@ -1,5 +1,6 @@
 """The pages are in the store under another key: which field of the two configurations makes them differ."""
 
+import re
 from collections.abc import Callable
 
 from hicachectl.diagnosis.finding import Finding, of_request
@@ -9,6 +10,7 @@ from hicachectl.model.take import flag, text
 from tracers import vocabulary as v
 
 Field = Callable[[Attempt], object]
+DCP = re.compile(r"tp\d+_dcp\d+_page\d+_pp\d+_cp\d+")
 
 
 def _tag(of: Attempt) -> object:
@@ -23,6 +25,16 @@ def _pp(of: Attempt) -> object:
     return of.engine.number(v.PP_SIZE) or 1
 
 
+def _tenant(of: Attempt) -> object:
+    return of.engine.tenant
+
+
+def _topology(of: Attempt) -> object:
+    """What 0.5.23 writes into the prefix where decode context parallelism is on (`mooncake_store.py`, MooncakeStore.__init__)."""
+    found = DCP.search(of.key_prefix)
+    return found[0] if found is not None else "none"
+
+
 def _model(of: Attempt) -> object:
     return of.engine.text(v.MODEL)
 
@@ -34,10 +46,12 @@ def _release(of: Attempt) -> object:
 DIFFERENCES: tuple[tuple[str, str, Field], ...] = (
     ("K01", "page size", lambda of: of.engine.page_size),
     ("K05", "SGLang release", _release),
+    ("K08", "tenant", _tenant),
     ("K03", "extra_backend_tag", _tag),
     ("K06", "bigram keys", _bigram),
     ("K02", "tensor parallel size", lambda of: of.engine.tp_size),
     ("K02", "pipeline stages", _pp),
+    ("K08", "decode context parallel topology", _topology),
     ("K02", "object suffixes", lambda of: " ".join(of.key_suffixes)),
     ("K04", "key prefix", lambda of: of.key_prefix),
     ("K04", "model", _model),
@@ -84,4 +98,4 @@ def _suffixes(case: Case, of: Attempt) -> list[str]:
     return list(dict.fromkeys(suffix for engine in ranks for suffix in engine.suffixes_at(of.start_ns)))
 
 
-RULE = LossRule("other keys", ("K01", "K02", "K03", "K04", "K05", "K06", "K07"), (v.REQUEST_QUEUED, v.PREFETCH_LOOKUP, v.STORE_PUT, v.BACKEND_OPEN), judge)
+RULE = LossRule("other keys", ("K01", "K02", "K03", "K04", "K05", "K06", "K07", "K08"), (v.REQUEST_QUEUED, v.PREFETCH_LOOKUP, v.STORE_PUT, v.BACKEND_OPEN, v.BACKEND_CONFIG), judge)

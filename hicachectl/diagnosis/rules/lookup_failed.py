@@ -1,4 +1,4 @@
-"""The lookup failed, which the engine counts as a miss: R10 for an exception, R101 for a negative code."""
+"""The lookup failed, which the engine counts as a miss: R10 for an exception, K13 where a token did not fit, R101 for a negative code."""
 
 from collections.abc import Iterator
 
@@ -6,8 +6,12 @@ from hicachectl.diagnosis.finding import Finding, of_request
 from hicachectl.diagnosis.rule import Case, LossRule, Rule
 from hicachectl.diagnosis.rules.gap import written_before
 from hicachectl.diagnosis.rules.threads import said
+from hicachectl.model.take import text
 from hicachectl.mooncake.errors import store
 from tracers import vocabulary as v
+
+TOO_WIDE = "OverflowError"
+"""What hashing a token of more than 4 bytes raises (SGLang 0.5.14 `mem_cache/utils.py`, get_hash_str); nothing else in a lookup does."""
 
 
 def judge(case: Case, pages: tuple[int, ...]) -> Finding:
@@ -20,6 +24,8 @@ def _failed(case: Case, pages: int) -> Finding:
     failed = next((each for each in journey.on_ranks if each.lookup_code is not None or (each.lookup is not None and each.lookup.error)), journey)
     lookup, calls = failed.lookup, failed.lookup_calls
     if lookup is not None and lookup.error:
+        if text(lookup, v.ERROR) == TOO_WIDE:
+            return of_request(journey, "K13", args=said(lookup) | {"pages": pages}, evidence=(lookup, failed.attempt.first(v.REQUEST_QUEUED)))
         return of_request(journey, "R10", args=said(lookup) | {"pages": pages}, evidence=(lookup,))
     code = failed.lookup_code
     row = store(code) if code is not None else None
@@ -58,6 +64,6 @@ def unknown(case: Case) -> Iterator[Finding]:
         yield found
 
 
-READS = (v.PREFETCH_LOOKUP, v.STORE_EXIST)
-RULE = LossRule("lookup failed", ("R10", "R101", "E101"), (*READS, v.STORE_SAMPLE, v.STORE_PUT), judge)
-UNKNOWN_RULE = Rule("lookup failed, whatever is there", ("R10", "R101"), READS, of_case=unknown)
+READS = (v.PREFETCH_LOOKUP, v.STORE_EXIST, v.REQUEST_QUEUED)
+RULE = LossRule("lookup failed", ("R10", "R101", "E101", "K13"), (*READS, v.STORE_SAMPLE, v.STORE_PUT), judge)
+UNKNOWN_RULE = Rule("lookup failed, whatever is there", ("R10", "R101", "K13"), READS, of_case=unknown)

@@ -31,7 +31,8 @@ def failed_pools(case: Case) -> Iterator[Finding]:
         for operation in rank.all(v.WRITE_STORE):
             for call in rank.inside(operation, v.WRITE_POOLS):
                 pool = text(call, v.POOL_SHORT)
-                if pool is None:
+                if pool is None or call.error:
+                    # An exception ends the operation (W17), or is swallowed with the draft model's pool (W15).
                     continue
                 puts = [put for put in rank.inside(operation, v.STORE_PUT) if _of(pool, put)]
                 code = _code(puts) or "not told"

@@ -1,0 +1,34 @@
+"""An engine with the external linker beside one with HiCache: K09, they store the same prompts under keys of their own."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from hicachectl.diagnosis.finding import Finding, finding
+from hicachectl.diagnosis.rule import Rule
+from hicachectl.model.engine import Engine
+from hicachectl.model.take import flag
+from hicachectl.model.world import World
+from tracers import vocabulary as v
+
+
+def judge(world: World) -> Iterator[Finding]:
+    """Two engines that were asked for a common prefix, one of them through the linker."""
+    met: dict[tuple[str, str], tuple[str, str]] = {}
+    for places in world.prints.blocks.values():
+        sides: dict[bool, dict[str, str]] = defaultdict(dict)
+        for attempt, _ in places:
+            if attempt.engine.backend_name is not None or _linked(attempt.engine):
+                sides[_linked(attempt.engine)].setdefault(attempt.engine.id, attempt.rid)
+        for theirs, one in sides[True].items():
+            for ours, other in sides[False].items():
+                met.setdefault((theirs, ours), (one, other))
+    for (theirs, ours), rids in sorted(met.items()):
+        spans = [world.engines[each].first(v.ENGINE_START) for each in (theirs, ours)]
+        yield finding("K09", args={"theirs": theirs, "ours": ours}, evidence=spans, rids=list(dict.fromkeys(rids)), engines=[theirs, ours])
+
+
+def _linked(engine: Engine) -> bool:
+    return flag(engine.first(v.ENGINE_START), v.LINKER)
+
+
+RULE = Rule("linker beside HiCache", ("K09",), (v.ENGINE_START, v.REQUEST_QUEUED), of_world=judge)
