@@ -35,7 +35,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[shared.Runs]:
             played.engines["first"] = engine
             shared.first(played, engine)
         extra = json.dumps(shared.elsewhere(store))
-        with lab.engine(store, "wide", env=shared.IGNORED, page_size=32, hicache_storage_backend_extra_config=extra) as engine:
+        with lab.engine(store, "wide", env=shared.IGNORED, page_size=32, chunked_prefill_size=128, hicache_storage_backend_extra_config=extra) as engine:
             played.engines["wide"] = engine
             shared.wide(played, engine)
         with lab.engine(store, "float", dtype="float32") as engine:

@@ -57,17 +57,18 @@ class Engine:
     _replies: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     # -- commands --------------------------------------------------------------------------------------------------
-    def ask(self, rid: str, prompt: Sequence[int], *, new: int = 4) -> dict[str, Any]:
+    def ask(self, rid: str, prompt: Sequence[int], **options: Any) -> dict[str, Any]:
         """One request, to its end; cached tokens and what the engine says of them."""
-        return self.ask_all({rid: prompt}, new=new)[rid]
+        return self.ask_all({rid: prompt}, **options)[rid]
 
-    def ask_all(self, prompts: Mapping[str, Sequence[int]], *, new: int = 4) -> dict[str, dict[str, Any]]:
+    def ask_all(self, prompts: Mapping[str, Sequence[int]], **options: Any) -> dict[str, dict[str, Any]]:
         """Requests sent together, to their end."""
-        return self.end(self.begin(prompts, new=new))
+        return self.end(self.begin(prompts, **options))
 
-    def begin(self, prompts: Mapping[str, Sequence[int]], *, new: int = 4) -> int:
-        """Send requests and do not wait."""
-        return self.send("generate", prompts=[list(prompt) for prompt in prompts.values()], rids=list(prompts), new=new)
+    def begin(self, prompts: Mapping[str, Sequence[int]], *, new: int = 4, extra_key: str | None = None) -> int:
+        """Send requests and do not wait; NEW output tokens each, all in the namespace of EXTRA_KEY."""
+        more = {} if extra_key is None else {"extra_key": extra_key}
+        return self.send("generate", prompts=[list(prompt) for prompt in prompts.values()], rids=list(prompts), new=new, **more)
 
     def end(self, number: int) -> dict[str, dict[str, Any]]:
         """Wait for requests that were begun."""

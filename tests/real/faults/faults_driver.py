@@ -76,10 +76,16 @@ async def serve(engine, path):
     writer.close()
 
 
-async def generate(engine, prompts, rids, new=4):
+async def generate(engine, prompts, rids, new=4, extra_key=None):
     """Requests sent together; PROMPTS are lists of token ids."""
     sampling = {"max_new_tokens": new, "temperature": 0, "ignore_eos": True}
-    answers = await engine.async_generate(input_ids=prompts, sampling_params=[sampling] * len(prompts), rid=rids)
+    if extra_key is None:
+        answers = await engine.async_generate(input_ids=prompts, sampling_params=[sampling] * len(prompts), rid=rids)
+    else:
+        from sglang.srt.managers.io_struct import GenerateReqInput  # noqa: PLC0415 - the engine's own methods take no extra key
+
+        asked = GenerateReqInput(input_ids=prompts, sampling_params=[sampling] * len(prompts), rid=rids, extra_key=extra_key)
+        answers = await anext(engine.tokenizer_manager.generate_request(asked, None))
     return {
         "answers": {
             answer["meta_info"]["id"]: {

@@ -35,6 +35,12 @@ LENGTHS = {
     "f32b": 400,
     "f33": 400,
     "lookup": 400,
+    "k10": 600,
+    "k12": 400,
+    "l03": 400,
+    "r23": 400,
+    "g04": 800,
+    "w03": 3600,
 }
 
 PROMPTS = {name: tokens(length, seed) for seed, (name, length) in enumerate(LENGTHS.items(), start=1)}

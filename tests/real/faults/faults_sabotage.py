@@ -1,6 +1,7 @@
 """A plugin of the tests for the engine's own processes: makes calls of the Mooncake backend slow, or makes them raise, while a file says so.
 
-The file named by HICACHECTL_TESTS_SABOTAGE holds a JSON object: `{"get": {"sleep": 0.5}, "put": {"raise": "broken"}}`.
+The file named by HICACHECTL_TESTS_SABOTAGE holds a JSON object: `{"get": {"sleep": 0.5}, "put": {"raise": "broken"}}`; `{"load": {"quota": 16}}`
+gives loads the limit that SGLang's own scheduler never gives.
 """
 
 import functools
@@ -8,10 +9,12 @@ import importlib
 import json
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 SWITCH = "HICACHECTL_TESTS_SABOTAGE"
 STORE = "sglang.srt.mem_cache.storage.mooncake_store.mooncake_store"
+TREE = "sglang.srt.mem_cache.hiradix_cache"
 METHODS = {"get": "batch_get_v1", "put": "batch_set_v1", "exists": "batch_exists"}
 
 
@@ -22,6 +25,9 @@ def register():
         store = importlib.import_module(STORE).MooncakeStore
         for name, method in METHODS.items():
             setattr(store, method, wrapped(getattr(store, method), name, path))
+        with suppress(ImportError):
+            tree = importlib.import_module(TREE).HiRadixCache
+            tree.init_load_back = limited(tree.init_load_back, path)
 
 
 def wrapped(original, name, path):
@@ -34,6 +40,17 @@ def wrapped(original, name, path):
         if "raise" in asked:
             raise RuntimeError(asked["raise"])
         return original(*args, **kwargs)
+
+    return call
+
+
+def limited(original, path):
+    """ORIGINAL, with the quota that the file asks for."""
+
+    @functools.wraps(original)
+    def call(tree, params):
+        params.mem_quota = (read(path).get("load") or {}).get("quota", params.mem_quota)
+        return original(tree, params)
 
     return call
 

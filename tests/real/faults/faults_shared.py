@@ -58,6 +58,8 @@ def first(runs: Runs, engine: Engine) -> None:
     budget(runs, engine)
     cut_off(runs, engine)
     policies(engine)
+    limited(runs, engine)
+    twice(runs, engine)
     waiting(runs, engine)
 
 
@@ -99,6 +101,22 @@ def policies(engine: Engine) -> None:
     assert engine.tell("attach", write="write_through")["success"]
 
 
+def limited(runs: Runs, engine: Engine) -> None:
+    """A scheduler that gives a load a limit which its pages do not fit."""
+    engine.store(runs.store, "l03-writes", PROMPTS["l03"])
+    engine.sabotage(load={"quota": 16})
+    engine.ask("l03-again", PROMPTS["l03"])
+    engine.sabotage()
+    engine.flush()
+
+
+def twice(runs: Runs, engine: Engine) -> None:
+    """Two requests fetch the same prompt at once."""
+    engine.store(runs.store, "r23-writes", PROMPTS["r23"])
+    engine.ask_all({"r23-one": PROMPTS["r23"], "r23-other": PROMPTS["r23"]})
+    engine.flush()
+
+
 def waiting(runs: Runs, engine: Engine) -> None:
     """No slot, and no room on the device, while a prefetch is done."""
     held(runs, engine, {f"f30-busy{number}": bench.tokens(40, 300 + number) for number in range(4)}, "f30", 600)
@@ -133,6 +151,13 @@ def wide(runs: Runs, engine: Engine) -> None:
     engine.ask("f17-wide", PROMPTS["f17"])
     engine.store(runs.store, "f33-writes", PROMPTS["f33"], page=32)
     engine.ask("f33-again", PROMPTS["f33"])
+    engine.flush()
+    engine.store(runs.store, "g04-writes", PROMPTS["g04"][:320], page=32)
+    engine.ask("g04-longer", PROMPTS["g04"])
+    cut = engine.begin({"w03-cut": PROMPTS["w03"]})
+    time.sleep(0.6)
+    engine.tell("abort", rid="w03-cut")
+    engine.reply(cut)
 
 
 def other_type(runs: Runs, engine: Engine) -> None:
@@ -140,8 +165,10 @@ def other_type(runs: Runs, engine: Engine) -> None:
     engine.ask("f32-smaller", PROMPTS["f32a"])
     engine.store(runs.store, "f32-writes", PROMPTS["f32b"])
     assert engine.tell("detach")["success"]
+    engine.ask("k10-before", PROMPTS["k10"][:400])
     assert engine.tell("attach", extra={"extra_backend_tag": "team-b"})["success"]
     engine.ask("f18-tagged", PROMPTS["f18"])
+    engine.ask("k10-after", PROMPTS["k10"])
 
 
 def second(runs: Runs, engine: Engine) -> None:
@@ -154,6 +181,7 @@ def second(runs: Runs, engine: Engine) -> None:
     runs.snapshots["second"] = engine.snapshot("second-mixed")
     engine.ask("f32-larger", PROMPTS["f32b"])
     engine.flush()
+    namespaces(runs, engine)
     assert not engine.tell("attach", backend="file")["success"]
     assert engine.tell("attach", extra={"prefetch_threshold": 64})["success"]
     engine.ask("f25-after", PROMPTS["f25"])
@@ -166,6 +194,14 @@ def second(runs: Runs, engine: Engine) -> None:
     engine.flush()
     runs.snapshots["f31"] = engine.snapshot("f31")
     dying(runs, engine)
+
+
+def namespaces(runs: Runs, engine: Engine) -> None:
+    """A plain request writes, one with an extra key asks for the same prompt, and then a plain one again."""
+    engine.store(runs.store, "k12-writes", PROMPTS["k12"])
+    engine.ask("k12-adapter", PROMPTS["k12"], extra_key="adapter-a")
+    engine.ask("k12-plain", PROMPTS["k12"])
+    engine.flush()
 
 
 def cleared(runs: Runs, engine: Engine) -> None:

@@ -124,6 +124,25 @@ def test_f12_no_room_on_the_device(runs: Runs) -> None:
     assert again["ladder"]["transfer_done"] == "yes"
 
 
+def test_a_load_over_its_quota(runs: Runs) -> None:
+    """A patched scheduler gives a limit: the pages are in host memory and computed all the same, L03 with both numbers."""
+    found = judged(runs, "l03-again")
+    again, first = row(runs, found, "l03-again"), found.first("l03-again")
+    assert (first["code"], first["level"], first["certain"]) == ("HC-L03", "warning", True)
+    assert (first["args"]["tokens"], first["args"]["quota"]) == (384, 16)
+    assert (again["ladder"]["published"], again["ladder"]["loaded_back"], again["ladder"]["prefix_reused"]) == ("yes", "no", "no")
+    assert lost(again) == {"HC-L03": 384}
+
+
+def test_two_requests_fetch_the_same_pages(runs: Runs) -> None:
+    """What the second fetched was in the tree already: an info, and neither loses a token."""
+    found = explain(*runs.of("first"), request="r23-")
+    first = found.code("HC-R23")
+    assert (first["level"], first["args"]["tokens"], first["args"]["fetched"], len(first["rids"])) == ("info", 384, 384, 1)
+    for rid in ("r23-one", "r23-other"):
+        assert lost(row(runs, found, rid)) == {}
+
+
 @pytest.mark.parametrize(("name", "code"), [("f13", "HC-W02"), ("f14", "HC-W01")])
 def test_f13_f14_the_write_policy_does_not_write_yet(runs: Runs, name: str, code: str) -> None:
     """Seen once, or not evicted yet: not written, and that is what the policy asks for."""

@@ -84,6 +84,44 @@ def test_f18_another_tag(runs: Runs) -> None:
     assert row["ladder"]["found"] == "no"
 
 
+def test_a_prefill_of_chunks(runs: Runs) -> None:
+    """The rest of a prompt is computed in chunks of 128: G04 with their number, and the account is that of the first."""
+    _, row, first = judged(runs, "wide", "g04-longer")
+    assert (first["code"], first["level"], first["args"]["chunks"]) == ("HC-G04", "info", 4)
+    assert row["tokens"]["reused"] == {"device": 0, "host": 0, "storage": 320}
+
+
+def test_a_request_that_is_aborted_between_its_chunks(runs: Runs) -> None:
+    """Its chunks stay in the tree and are not written: W03 with their tokens."""
+    found = explain(*runs.of("wide"), request="w03-cut")
+    row, first = found.request("w03-cut"), found.first("w03-cut")
+    assert (first["code"], first["level"], first["certain"]) == ("HC-W03", "warning", True)
+    assert first["args"]["tokens"] == first["args"]["inserts"] * 128
+    assert row["ladder"]["written"] == "no"
+
+
+def test_keys_after_an_attach_name_a_suffix(runs: Runs) -> None:
+    """What was in the tree before the attach has no keys, so what follows it is written as if it began there: K10."""
+    _, row, first = judged(runs, "float", "k10-after")
+    assert (first["code"], first["level"], first["certain"]) == ("HC-K10", "error", True)
+    assert first["args"]["pages"] == 12
+    assert first["args"]["first"] == bench.objects(PROMPTS["k10"][400:])[0][0][:64]
+    assert row["ladder"]["written"] == "no"
+
+
+def test_an_extra_key_is_not_in_the_page_key(runs: Runs) -> None:
+    """0.5.14 reads what a plain request wrote (K12), publishes it where the asking one does not look (R27), and a plain one meets it there (G08)."""
+    found, row, first = judged(runs, "second", "k12-adapter")
+    assert (first["code"], first["level"], first["certain"]) == ("HC-R27", "error", True)
+    assert (first["args"]["tokens"], first["args"]["extra_key"]) == (384, "number 1")
+    assert lost(row) == {"HC-R27": 384}
+    shared = found.code("HC-K12")
+    assert (shared["level"], shared["args"]["namespaces"], shared["args"]["objects"], shared["rids"]) == ("error", 2, 48, ["k12-adapter"])
+    found, row, first = judged(runs, "second", "k12-plain")
+    assert (first["code"], first["level"], first["args"]["tokens"], first["args"]["fetched_for"]) == ("HC-G08", "info", 384, "k12-adapter")
+    assert row["tokens"]["reused"]["host"] == 384
+
+
 def test_f24_group_semantics(runs: Runs) -> None:
     """Asked of a Mooncake that does not know them: said, as an info."""
     found = explain(*runs.of("second"))
