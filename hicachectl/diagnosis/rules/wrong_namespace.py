@@ -55,6 +55,8 @@ def met(world: World) -> Iterator[Finding]:
     for journey in world.journeys:
         by_engine[journey.attempt.engine.id].append(journey)
     for name, journeys in by_engine.items():
+        if not any(orphaned(journey) for journey in journeys):
+            continue
         resets = [span.end_ns for span in world.engines[name].all(v.RESET)]
         yield from _met(sorted(journeys, key=lambda each: each.attempt.start_ns), resets)
 

@@ -5,6 +5,7 @@ import pytest
 from faults_bench import Judged, explain
 from faults_prompts import PROMPTS
 from faults_shared import Runs
+from installed import only
 
 pytestmark = pytest.mark.real
 
@@ -126,6 +127,7 @@ def test_f12_no_room_on_the_device(runs: Runs) -> None:
 
 def test_a_load_over_its_quota(runs: Runs) -> None:
     """A patched scheduler gives a limit: the pages are in host memory and computed all the same, L03 with both numbers."""
+    only("0.5.14")
     found = judged(runs, "l03-again")
     again, first = row(runs, found, "l03-again"), found.first("l03-again")
     assert (first["code"], first["level"], first["certain"]) == ("HC-L03", "warning", True)

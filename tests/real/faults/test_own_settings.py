@@ -9,6 +9,7 @@ from pathlib import Path
 import faults_bench as bench
 import pytest
 from faults_bench import MIB, Bench, explain, tokens
+from installed import only
 from test_one_engine import lost
 
 from hicachectl.lab import model
@@ -142,6 +143,7 @@ ODD = {"SGLANG_RADIX_FORCE_MISS": "1", "SGLANG_TEST_RETRACT": "1", "MOONCAKE_DEV
 
 def test_settings_that_do_nothing(lab: Bench, store: lab_store.Store) -> None:
     """A device for another rank (A08), a layout that is replaced (A15), heads that are not split (A18), no matching (G06), retractions (G05), a detach that hangs (A14)."""
+    only("0.5.14")
     prompts = {name: tokens(400, seed) for seed, name in enumerate(("again", "one", "other", "late"), start=500)}
     extra = json.dumps({"tp_lcm_size": 2})
     with lab.engine(store, "odd", env=ODD, hicache_mem_layout="layer_first", hicache_storage_backend_extra_config=extra) as engine:

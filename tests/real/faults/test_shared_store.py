@@ -7,6 +7,7 @@ import pytest
 from faults_bench import Judged, explain
 from faults_prompts import PROMPTS
 from faults_shared import Runs
+from installed import only
 from test_one_engine import lost
 
 # An engine for each setting or fault: more than the fifteen minutes of `make test` have room for.
@@ -93,6 +94,7 @@ def test_a_prefill_of_chunks(runs: Runs) -> None:
 
 def test_a_request_that_is_aborted_between_its_chunks(runs: Runs) -> None:
     """Its chunks stay in the tree and are not written: W03 with their tokens."""
+    only("0.5.14")
     found = explain(*runs.of("wide"), request="w03-cut")
     row, first = found.request("w03-cut"), found.first("w03-cut")
     assert (first["code"], first["level"], first["certain"]) == ("HC-W03", "warning", True)
@@ -102,6 +104,7 @@ def test_a_request_that_is_aborted_between_its_chunks(runs: Runs) -> None:
 
 def test_keys_after_an_attach_name_a_suffix(runs: Runs) -> None:
     """What was in the tree before the attach has no keys, so what follows it is written as if it began there: K10."""
+    only("0.5.14")
     _, row, first = judged(runs, "float", "k10-after")
     assert (first["code"], first["level"], first["certain"]) == ("HC-K10", "error", True)
     assert first["args"]["pages"] == 12
@@ -111,6 +114,7 @@ def test_keys_after_an_attach_name_a_suffix(runs: Runs) -> None:
 
 def test_an_extra_key_is_not_in_the_page_key(runs: Runs) -> None:
     """0.5.14 reads what a plain request wrote (K12), publishes it where the asking one does not look (R27), and a plain one meets it there (G08)."""
+    only("0.5.14")
     found, row, first = judged(runs, "second", "k12-adapter")
     assert (first["code"], first["level"], first["certain"]) == ("HC-R27", "error", True)
     assert (first["args"]["tokens"], first["args"]["extra_key"]) == (384, "number 1")
