@@ -1,7 +1,7 @@
 """A plugin of the tests for the engine's own processes: makes calls of the Mooncake backend slow, or makes them raise, while a file says so.
 
 The file named by HICACHECTL_TESTS_SABOTAGE holds a JSON object: `{"get": {"sleep": 0.5}, "put": {"raise": "broken"}}`; `{"load": {"quota": 16}}`
-gives loads the limit that SGLang's own scheduler never gives.
+gives loads the limit that SGLang's own scheduler never gives, `{"insert": {"sleep": 0.2}}` has each chunk of a prefill take its time.
 """
 
 import functools
@@ -15,6 +15,7 @@ from pathlib import Path
 SWITCH = "HICACHECTL_TESTS_SABOTAGE"
 STORE = "sglang.srt.mem_cache.storage.mooncake_store.mooncake_store"
 TREE = "sglang.srt.mem_cache.hiradix_cache"
+BASE_TREE = "sglang.srt.mem_cache.radix_cache"
 METHODS = {"get": "batch_get_v1", "put": "batch_set_v1", "exists": "batch_exists"}
 
 
@@ -28,6 +29,9 @@ def register():
         with suppress(ImportError):
             tree = importlib.import_module(TREE).HiRadixCache
             tree.init_load_back = limited(tree.init_load_back, path)
+            # On the class that defines it: the tracers may hook it after this.
+            base = importlib.import_module(BASE_TREE).RadixCache
+            base.cache_unfinished_req = wrapped(base.cache_unfinished_req, "insert", path)
 
 
 def wrapped(original, name, path):

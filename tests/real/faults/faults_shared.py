@@ -154,10 +154,12 @@ def wide(runs: Runs, engine: Engine) -> None:
     engine.flush()
     engine.store(runs.store, "g04-writes", PROMPTS["g04"][:320], page=32)
     engine.ask("g04-longer", PROMPTS["g04"])
+    engine.sabotage(insert={"sleep": 0.2})
     cut = engine.begin({"w03-cut": PROMPTS["w03"]})
-    time.sleep(0.6)
+    time.sleep(2.0)
     engine.tell("abort", rid="w03-cut")
     engine.reply(cut)
+    engine.sabotage()
 
 
 def other_type(runs: Runs, engine: Engine) -> None:
