@@ -249,7 +249,7 @@ class Engine:
     def _schemes(self) -> dict[str, tuple[str, tuple[str, ...]]]:
         return {}
 
-    @property
+    @once
     def tenant(self) -> str:
         """Tenant whose objects this engine sees; releases that know none have them all in one."""
         return self.text(v.TENANT) or "default"

@@ -10,18 +10,27 @@ from hicachectl.model.take import flag
 from hicachectl.model.world import World
 from tracers import vocabulary as v
 
+COMMON = 3
+"""Block of the fingerprint that two prompts must share: they begin with the same 64 tokens."""
+
 
 def judge(world: World) -> Iterator[Finding]:
     """Two engines that were asked for a common prefix, one of them through the linker."""
+    if not any(_linked(engine) for engine in world.engines.values()):
+        return
+    beginnings: dict[str, dict[str, str]] = defaultdict(dict)
+    for journey in world.journeys:
+        attempt = journey.attempt
+        if len(attempt.fingerprint) > COMMON and (attempt.engine.backend_name is not None or _linked(attempt.engine)):
+            beginnings[attempt.fingerprint[COMMON]].setdefault(attempt.engine.id, attempt.rid)
+        journey.forget()
     met: dict[tuple[str, str], tuple[str, str]] = {}
-    for places in world.prints.blocks.values():
-        sides: dict[bool, dict[str, str]] = defaultdict(dict)
-        for attempt, _ in places:
-            if attempt.engine.backend_name is not None or _linked(attempt.engine):
-                sides[_linked(attempt.engine)].setdefault(attempt.engine.id, attempt.rid)
-        for theirs, one in sides[True].items():
-            for ours, other in sides[False].items():
-                met.setdefault((theirs, ours), (one, other))
+    for asked in beginnings.values():
+        linked = {engine: rid for engine, rid in asked.items() if _linked(world.engines[engine])}
+        for theirs, one in linked.items():
+            for ours, other in asked.items():
+                if ours not in linked:
+                    met.setdefault((theirs, ours), (one, other))
     for (theirs, ours), rids in sorted(met.items()):
         spans = [world.engines[each].first(v.ENGINE_START) for each in (theirs, ours)]
         yield finding("K09", args={"theirs": theirs, "ours": ours}, evidence=spans, rids=list(dict.fromkeys(rids)), engines=[theirs, ours])

@@ -1,5 +1,6 @@
 """Copies to the host that waited for the next flush of writes when their process ended: W18."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from hicachectl.diagnosis.finding import Finding, of_engine
@@ -16,20 +17,23 @@ SINCE = (0, 5, 23)
 
 def judge(world: World) -> Iterator[Finding]:
     """Nodes that were given host room and never acknowledged, in a process that has ended in order; a reset drops them by itself (E07)."""
-    for engine in world.engines.values():
-        if not (_merges(engine) and engine.ledger is not None and engine.ledger.closed):
+    ended = {engine.id for engine in world.engines.values() if _merges(engine) and engine.ledger is not None and engine.ledger.closed}
+    waiting: dict[str, dict[int | None, Span]] = defaultdict(dict)
+    for span in world.recording.spans if ended else ():
+        if span.engine not in ended:
             continue
-        spans = [span for span in world.recording.spans if span.engine == engine.id]
-        since = max((span.start_ns for span in engine.all(v.RESET)), default=0)
-        done = {number(span, v.NODE) for span in spans if span.name == v.WRITE_HOST_DONE}
-        waiting = [span for span in spans if _begun(span, since) and number(span, v.NODE) not in done]
-        if waiting:
-            args: dict[str, object] = {"tokens": sum(count(span, v.WRITTEN_TOKENS) for span in waiting), "nodes": len(waiting)}
-            yield of_engine(engine, "W18", args=args, evidence=(*waiting[:8], engine.last(v.LEDGER)), certain=world.certain(engine))
-
-
-def _begun(span: Span, since_ns: int) -> bool:
-    return span.name == v.WRITE_BACKUP and span.start_ns >= since_ns and bool(count(span, v.WRITTEN_TOKENS))
+        if span.name == v.WRITE_BACKUP:
+            if count(span, v.WRITTEN_TOKENS):
+                waiting[span.engine][number(span, v.NODE)] = span
+        elif span.name == v.WRITE_HOST_DONE:
+            waiting[span.engine].pop(number(span, v.NODE), None)
+        elif span.name == v.RESET:
+            waiting.pop(span.engine, None)
+    for name, nodes in waiting.items():
+        if nodes:
+            engine = world.engines[name]
+            args: dict[str, object] = {"tokens": sum(count(span, v.WRITTEN_TOKENS) for span in nodes.values()), "nodes": len(nodes)}
+            yield of_engine(engine, "W18", args=args, evidence=(*list(nodes.values())[:8], engine.last(v.LEDGER)), certain=world.certain(engine))
 
 
 def _merges(engine: Engine) -> bool:

@@ -1,5 +1,6 @@
 """write_back that could not write, so that the device could not be freed: E02, and E04 where the engine says so itself."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from hicachectl.diagnosis.finding import Finding, of_engine
@@ -14,10 +15,11 @@ from tracers import vocabulary as v
 
 def judge(world: World) -> Iterator[Finding]:
     """Evictions that freed less than was asked because a node found no host room."""
-    refused: dict[str, list[Span]] = {}
-    for span in world.recording.spans:
-        if span.name == v.WRITE_BACKUP and span.parent_id and flag(span, v.WRITE_BACK) and not count(span, v.WRITTEN_TOKENS):
-            refused.setdefault(span.parent_id, []).append(span)
+    evictions = {span.span_id for engine in world.engines.values() for span in engine.all(v.EVICT_DEVICE)}
+    refused: dict[str, list[Span]] = defaultdict(list)
+    for span in world.recording.spans if evictions else ():
+        if span.name == v.WRITE_BACKUP and span.parent_id in evictions and flag(span, v.WRITE_BACK) and not count(span, v.WRITTEN_TOKENS):
+            refused[span.parent_id].append(span)
     for engine in world.engines.values():
         found = [found for span in engine.all(v.EVICT_DEVICE) if (found := _judged(engine, span, refused.get(span.span_id, []))) is not None]
         if found:

@@ -1,13 +1,14 @@
 """Pages of a request with an extra key that are published without it: R27 for that request, G08 for a plain one that meets them there."""
 
-from collections import defaultdict
 from collections.abc import Iterator
 
 from hicachectl.diagnosis.finding import Finding, of_request
 from hicachectl.diagnosis.rule import Case, Rule
 from hicachectl.model.engine import Engine
 from hicachectl.model.journey import Journey
-from hicachectl.model.take import count, flag, number
+from hicachectl.model.namespaces import has_extra_key, namespace
+from hicachectl.model.namespaces import named as named_ones
+from hicachectl.model.take import count
 from hicachectl.model.world import World
 from hicachectl.store import Span
 from tracers import vocabulary as v
@@ -18,11 +19,10 @@ FIXED = (0, 5, 23)
 
 def orphaned(journey: Journey) -> Span | None:
     """The insert of pages of a request with an extra key under the root (0.5.14 `hiradix_cache.py`, prefetch_from_storage: the anchor's key counts)."""
-    queued, publish = journey.attempt.first(v.REQUEST_QUEUED), journey.publish
-    anchored = journey.enqueue is None or v.ANCHOR in journey.enqueue.attributes
-    if not flag(queued, v.EXTRA_KEY) or anchored or not count(publish, v.TOKENS) or _fixed(journey.attempt.engine):
+    if not has_extra_key(journey.attempt) or _fixed(journey.attempt.engine):
         return None
-    return publish
+    anchored = journey.enqueue is None or v.ANCHOR in journey.enqueue.attributes
+    return journey.publish if count(journey.publish, v.TOKENS) and not anchored else None
 
 
 def _fixed(engine: Engine) -> bool:
@@ -45,20 +45,16 @@ def found(journey: Journey) -> Finding:
 
 def named(journey: Journey) -> str:
     """The extra key by its number."""
-    mine = number(journey.attempt.first(v.REQUEST_QUEUED), v.NAMESPACE)
+    mine = namespace(journey.attempt)
     return f"number {mine}" if mine else "of its own"
 
 
 def met(world: World) -> Iterator[Finding]:
     """Plain requests that matched such pages on the host, and nobody else had brought them there since the last reset."""
-    by_engine: dict[str, list[Journey]] = defaultdict(list)
-    for journey in world.journeys:
-        by_engine[journey.attempt.engine.id].append(journey)
-    for name, journeys in by_engine.items():
-        if not any(orphaned(journey) for journey in journeys):
-            continue
-        resets = [span.end_ns for span in world.engines[name].all(v.RESET)]
-        yield from _met(sorted(journeys, key=lambda each: each.attempt.start_ns), resets)
+    engines = dict.fromkeys(journey.attempt.engine.id for journey in named_ones(world.journeys) if orphaned(journey) is not None)
+    for name in engines:
+        journeys = [journey for journey in world.journeys if journey.attempt.engine.id == name]
+        yield from _met(journeys, [span.end_ns for span in world.engines[name].all(v.RESET)])
 
 
 def _met(journeys: list[Journey], resets: list[int]) -> Iterator[Finding]:
@@ -66,23 +62,22 @@ def _met(journeys: list[Journey], resets: list[int]) -> Iterator[Finding]:
     plain: set[str] = set()
     since = 0
     for journey in journeys:
-        start, keys, page = journey.attempt.start_ns, journey.attempt.page_keys, journey.page
-        last = max((end for end in resets if end <= start), default=0)
+        last = max((end for end in resets if end <= journey.attempt.start_ns), default=0)
         if last > since:
             since, astray, plain = last, {}, set()
+        keys, page = journey.attempt.page_keys, journey.page
         if orphaned(journey) is not None:
             first = journey.looked_from // page
             astray.update(dict.fromkeys(keys[first : first + count(journey.publish, v.TOKENS) // page], journey))
-            continue
-        if flag(journey.attempt.first(v.REQUEST_QUEUED), v.EXTRA_KEY):
-            continue
-        device = (journey.matched_device or 0) // page
-        here = [key for key in keys[device : journey.matched // page] if key in astray and key not in plain]
-        plain.update(keys)
-        if here:
-            owner = astray[here[0]]
-            args: dict[str, object] = {"tokens": len(here) * page, "extra_key": named(owner), "fetched_for": owner.attempt.rid}
-            yield of_request(journey, "G08", args=args, evidence=(journey.gate, owner.publish, journey.attempt.first_prefill))
+        elif not has_extra_key(journey.attempt):
+            device = (journey.matched_device or 0) // page
+            here = [key for key in keys[device : journey.matched // page] if key in astray and key not in plain]
+            plain.update(keys)
+            if here:
+                owner = astray[here[0]]
+                args: dict[str, object] = {"tokens": len(here) * page, "extra_key": named(owner), "fetched_for": owner.attempt.rid}
+                yield of_request(journey, "G08", args=args, evidence=(journey.gate, owner.publish, journey.attempt.first_prefill))
+        journey.forget()
 
 
 RULE = Rule(
