@@ -8,14 +8,13 @@ import functools
 import importlib
 import json
 import os
+import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 SWITCH = "HICACHECTL_TESTS_SABOTAGE"
 STORE = "sglang.srt.mem_cache.storage.mooncake_store.mooncake_store"
-TREE = "sglang.srt.mem_cache.hiradix_cache"
-BASE_TREE = "sglang.srt.mem_cache.radix_cache"
+TREES = (("sglang.srt.mem_cache.hiradix_cache", "HiRadixCache"), ("sglang.srt.mem_cache.radix_cache", "RadixCache"))
 METHODS = {"get": "batch_get_v1", "put": "batch_set_v1", "exists": "batch_exists"}
 
 
@@ -26,12 +25,15 @@ def register():
         store = importlib.import_module(STORE).MooncakeStore
         for name, method in METHODS.items():
             setattr(store, method, wrapped(getattr(store, method), name, path))
-        with suppress(ImportError):
-            tree = importlib.import_module(TREE).HiRadixCache
-            tree.init_load_back = limited(tree.init_load_back, path)
-            # On the class that defines it: the tracers may hook it after this.
-            base = importlib.import_module(BASE_TREE).RadixCache
-            base.cache_unfinished_req = wrapped(base.cache_unfinished_req, "insert", path)
+
+
+@functools.cache
+def prepare(path):
+    """Take hold of the tree at the first call of the backend: to import it any earlier would change the order in which the engine does."""
+    tree, base = (getattr(sys.modules.get(name), cls, None) for name, cls in TREES)
+    if tree is not None and base is not None:
+        tree.init_load_back = limited(tree.init_load_back, path)
+        base.cache_unfinished_req = wrapped(base.cache_unfinished_req, "insert", path)
 
 
 def wrapped(original, name, path):
@@ -39,6 +41,7 @@ def wrapped(original, name, path):
 
     @functools.wraps(original)
     def call(*args, **kwargs):
+        prepare(path)
         asked = read(path).get(name) or {}
         time.sleep(asked.get("sleep", 0))
         if "raise" in asked:
