@@ -37,7 +37,7 @@ ROWS: tuple[Code, ...] = (
     Code(
         id="HC-G04",
         level="info",
-        detected="recording",
+        detected="real",
         plain="chunked prefill: only the first chunk is split by tier",
         title="a prefill of {chunks} chunks: the tier split is that of the first",
         needs=(v.PREFILL,),
@@ -74,7 +74,7 @@ ROWS: tuple[Code, ...] = (
         id="HC-G08",
         level="info",
         versions=V14,
-        detected="recording",
+        detected="real",
         plain="pages fetched for a request with an extra key are seen by plain requests only",
         title="{tokens} tokens fetched for extra key {extra_key} lie in the tree without it",
         needs=(v.PREFETCH_PUBLISH, v.PREFETCH_GATE, v.REQUEST_QUEUED),

@@ -25,7 +25,7 @@ ROWS: tuple[Code, ...] = (
     Code(
         id="HC-L03",
         level="warning",
-        detected="recording",
+        detected="real",
         plain="the load was over the memory quota it was given",
         title="a load of {tokens} tokens is over the quota of {quota}",
         needs=(v.LOAD_BACK,),

@@ -223,7 +223,7 @@ ROWS: tuple[Code, ...] = (
         id="HC-R27",
         level="error",
         versions=V14,
-        detected="recording",
+        detected="real",
         plain="pages of a request with an extra key were published without it",
         title="{tokens} tokens of a request with extra key {extra_key} were published without it",
         needs=(v.PREFETCH_PUBLISH, v.PREFETCH_ENQUEUE, v.REQUEST_QUEUED),
@@ -271,7 +271,7 @@ ROWS: tuple[Code, ...] = (
     Code(
         id="HC-R23",
         level="info",
-        detected="recording",
+        detected="real",
         plain="the fetched pages were already in the tree when they arrived",
         title="{tokens} fetched tokens were already in the tree when they arrived",
         needs=(v.PREFETCH_PUBLISH,),

@@ -43,7 +43,7 @@ ROWS: tuple[Code, ...] = (
     Code(
         id="HC-W03",
         level="warning",
-        detected="recording",
+        detected="real",
         plain="the insert was not counted as a hit, so the write did not start",
         title="an insert of {tokens} tokens was not counted as a hit ({reason})",
         needs=(v.WRITE_INSERT, v.REQUEST_FINISHED),

@@ -16,9 +16,11 @@ def judge(case: Case) -> Iterator[Finding]:
     journey = case.journey
     for rank in journey.ranks:
         attach = _attached(rank.engine, rank)
+        if attach is None:
+            continue
         own = rank.page_keys[(journey.prefix or 0) // journey.page :]
         copy = next((span for span in rank.all(v.WRITE_BACKUP) if keys(span)), None)
-        if attach is None or copy is None or not own or any(case.world.pages.copied(rank.engine.id, key, 0) for key in own):
+        if copy is None or not own or any(case.world.pages.copied(rank.engine.id, key, 0) for key in own):
             continue
         if set(rank.page_keys).isdisjoint(keys(copy)):
             args: dict[str, object] = {"pages": len(keys(copy)), "rank": rank.engine.rank, "first": keys(copy)[0]}

@@ -21,9 +21,10 @@ def judge(case: Case, pages: tuple[int, ...]) -> Finding:
         "freed": number(load, v.DEVICE_EVICTABLE),
         "quota": number(load, v.QUOTA),
         "pool": text(load, v.POOL_SHORT),
-        "reason": "it neither evicted nor allocated",
     }
     code = reason(load) or reason(ask)
+    if code == "L07":
+        args["reason"] = "it neither evicted nor allocated"
     if code is not None:
         return of_request(journey, code, args=args, evidence=(load, ask, admission), certain=certain)
     blocked = next((span for span in journey.attempt.all(v.ADMISSION) if reason(span) == "L08"), None)
