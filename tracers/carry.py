@@ -7,6 +7,13 @@ ATTRIBUTE = "_hicachectl_carry"
 """Where an engine object keeps whom it serves; a plain Python attribute, gone with the object."""
 
 
+MOST_JOINS = 16_384
+"""Requests whose place in the engine's own trace is remembered."""
+
+joins: dict[str, tuple[str, str]] = {}
+"""Request id -> (trace id, span id) of the engine's own tracing, in hex; the writer takes them out."""
+
+
 class Frame:
     """One carrying call on one thread: its request, its span, and what calls inside it have noted.
 
@@ -45,6 +52,12 @@ here = Here()
 def forget() -> None:
     """Start afresh on this thread, as in a forked child: it is another thread, and inside no call."""
     here.__init__()  # type: ignore[misc]
+
+
+def join(rid: str, trace: int, span: int) -> None:
+    """Have the spans of a request hang under a span of the engine's own; ids of 0 are none."""
+    if trace > 0 and span > 0 and len(joins) < MOST_JOINS:
+        joins[rid] = f"{trace:032x}", f"{span:016x}"
 
 
 def note(key: str, value: Any) -> None:

@@ -22,6 +22,8 @@ LIMIT = 1 << 63
 """Of the integers that OTLP knows."""
 MOST_NAMES = 4096
 """Requests and threads whose texts are kept."""
+MOST_JOINED = 16_384
+"""Requests whose place in somebody else's trace is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,10 @@ class Encoder:
         self._plans: dict[tuple[Any, ...], Plan] = {}
         self._latest: dict[str, Plan] = {}
         self._threads: dict[tuple[int, str], str] = {}
-        self._requests: dict[str | None, tuple[str, str]] = {}
+        self._requests: dict[str | None, tuple[str, str, str]] = {}
+        self.joins: dict[str, tuple[str, str]] = {}
+        """Request id -> (trace id, span id) under which its spans belong, for us to take out."""
+        self._joined: dict[str, tuple[str, str]] = {}
         self.rename("")
 
     def rename(self, engine: str) -> None:
@@ -110,6 +115,8 @@ class Encoder:
     def spans_of(self, records: Sequence[Record]) -> list[str]:
         """The records as spans; one that cannot be encoded is left out, and its point blamed."""
         found = []
+        if self.joins:
+            self._join()
         latest = self._latest.get
         for record in records:
             try:
@@ -169,11 +176,23 @@ class Encoder:
         self.spans[record[0]] = self.spans.get(record[0], 0) - 1
         self.blame(record[0], fault)
 
-    def _request(self, rid: str | None) -> tuple[str, str]:
-        """(trace id, attribute) of a request, or of work for no request."""
+    def _join(self) -> None:
+        """Take over where requests stand in somebody else's trace: told before the first record of the request, or of its next attempt, was queued."""
+        while self.joins:
+            rid, place = self.joins.popitem()
+            if len(self._joined) >= MOST_JOINED:
+                del self._joined[next(iter(self._joined))]
+            self._joined.pop(rid, None)
+            self._joined[rid] = place
+            self._requests.pop(rid, None)
+
+    def _request(self, rid: str | None) -> tuple[str, str, str]:
+        """(trace id, attribute, parent) of a request, or of work for no request."""
         if len(self._requests) > MOST_NAMES:
             self._requests.clear()
-        made = trace_id(rid or self.engine), "" if rid is None else f",{attribute(v.RID, rid)}"
+        trace, above = self._joined.get(rid or "") or (trace_id(rid or self.engine), "")
+        told = "" if rid is None else f",{attribute(v.RID, rid)}"
+        made = trace, told, f'"parentSpanId":"{above}",' if above else ""
         self._requests[rid] = made
         return made
 
@@ -186,7 +205,7 @@ class Encoder:
 
 
 def trace_id(name: str) -> str:
-    """Trace of a request, derived from its id alone, so that all ranks and attempts meet; work for no request has its process's."""
+    """Trace of a request where the engine keeps none: derived from its id alone, so that all ranks and attempts meet; work for no request has its process's."""
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
@@ -196,9 +215,9 @@ def span(record):
     if values.__class__ is not tuple:
         return None
     {values}
-    trace, request_text = requests.get(rid) or request(rid)
+    trace, request_text, root = requests.get(rid) or request(rid)
     base = here.base
-    above = f'"parentSpanId":"{{hex(base + parent)[2:]}}",' if parent else ""
+    above = f'"parentSpanId":"{{hex(base + parent)[2:]}}",' if parent else root
     failed, status = told(error) if error is not None else ("", "")
     return {span}
 """

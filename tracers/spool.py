@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracers import encode
+from tracers import carry, encode
 from tracers import ledger as ledgers
 from tracers import vocabulary as v
 from tracers.around import Recorder
@@ -75,6 +75,7 @@ class Spool:
         shapes = {LEDGER_POINT: Shape(v.LEDGER, tuple(key for key, _ in ledger.attributes()))}
         self.encoder = Encoder(shapes, recorder.fault, self.queue.release)
         self.encoder.spans = recorder.spans
+        self.encoder.joins = carry.joins
         if metrics is not None:
             self.encoder.details = {}
         self._name()

@@ -4,7 +4,7 @@ from tracers import vocabulary as v
 from tracers.point import Point, Target
 from tracers.points.backend import CONTROLLER, HYBRID, NEW, RADIX, SCHEDULER, SPLIT, UNIFIED
 from tracers.read import prefetch as read
-from tracers.read import prefetch_23, write
+from tracers.read import prefetch_23, trace, write
 
 POINTS: tuple[Point, ...] = (
     Point(
@@ -13,6 +13,7 @@ POINTS: tuple[Point, ...] = (
         doc="a request enters the queue: page keys and fingerprint of its prompt",
         targets=(Target(f"{SCHEDULER}._add_request_to_queue", ("self", "req")),),
         span=v.REQUEST_QUEUED,
+        before=trace.joined,
         attributes=(v.OUTCOME, v.PROMPT_TOKENS, v.OUTPUT_TOKENS, v.RETRACTED, v.EXTRA_KEY, v.NAMESPACE, v.PAGE_SIZE, v.REASON, v.ATTEMPT, v.LATE),
         after=read.queued,
         rid=read.request,
