@@ -26,6 +26,7 @@ COMMANDS: tuple[CommandRow, ...] = (
     CommandRow("runs", "hicachectl.commands.runs", "List the recordings under $HICACHECTL_HOME: age, size, versions, requests; or remove some."),
     CommandRow("show", "hicachectl.commands.show", "Show the requests of a recording in one table, or one request's journey span by span."),
     CommandRow("explain", "hicachectl.commands.explain", "Say on which rung each request's prefix stopped, count its tokens, and name the cause with evidence."),
+    CommandRow("fleet", "hicachectl.commands.fleet", "Say of many hosts and ranks what they served and lost, what is slow, which ranks lag, and which servers cannot share and why."),
     CommandRow("points", "hicachectl.commands.points", "List every hook point and what it reads; with RUN what each saw, in each process, missing and changed ones first."),
     CommandRow("code", "hicachectl.commands.code", "Print the page of a finding code or of a Mooncake number, or list all codes."),
     CommandRow("probe", "hicachectl.commands.probe", "Ask the store: can this host put, see and get? Uses keys of its own and removes them."),

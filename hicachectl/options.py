@@ -27,6 +27,15 @@ OutputOption = Annotated[Output, typer.Option("-o", "--output", help="How to pri
 RunsArgument = Annotated[
     Optional[list[str]], typer.Argument(metavar="RUN", help="Recordings: folders or files, '-' for stdin. Default: the newest one.", show_default=False)
 ]
+FromOption = Annotated[
+    Optional[str],
+    typer.Option(
+        "--from",
+        metavar="URL",
+        help="Read a column store instead: clickhouse://HOST:8123/DATABASE as the Collector's exporter fills it, or chdb:FOLDER.",
+        show_default=False,
+    ),
+]
 RunArgument = Annotated[Optional[str], typer.Argument(metavar="RUN", help="A recording: a folder or file. Default: the newest one.", show_default=False)]
 RequestOption = Annotated[Optional[str], typer.Option("--request", metavar="RID", help="Only the request with this id, or ids that start with it.")]
 FailOnOption = Annotated[FailOn, typer.Option("--fail-on", help="Exit 1 when a finding has this level or a higher one.")]

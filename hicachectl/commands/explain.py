@@ -3,14 +3,14 @@
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from hicachectl.exits import DONE, FOUND, UnreachableError, UsageError, leave, one_line
-from hicachectl.options import FailOn, FailOnOption, Output, OutputOption, RequestOption, RunsArgument
+from hicachectl.options import FailOn, FailOnOption, FromOption, Output, OutputOption, RequestOption, RunsArgument
 
 if TYPE_CHECKING:
     from hicachectl.diagnosis.finding import Finding
@@ -21,7 +21,14 @@ CodeFilter = Annotated[Optional[str], typer.Option("--code", metavar="CODE", hel
 
 
 @app.command()
-def explain(runs: RunsArgument = None, request: RequestOption = None, code: CodeFilter = None, fail_on: FailOnOption = FailOn.error, output: OutputOption = Output.table) -> None:
+def explain(
+    runs: RunsArgument = None,
+    request: RequestOption = None,
+    code: CodeFilter = None,
+    fail_on: FailOnOption = FailOn.error,
+    from_: FromOption = None,
+    output: OutputOption = Output.table,
+) -> None:
     """Say on which rung each request's prefix stopped, count its tokens, and name the cause with evidence.
 
     Recordings of several engines and hosts may be named together. Exits 1 when a finding has the level of --fail-on or a
@@ -30,33 +37,37 @@ def explain(runs: RunsArgument = None, request: RequestOption = None, code: Code
     Example:   hicachectl explain
 
     Example:   hicachectl explain ./run-a ./run-b --request 4f2a -o json
+
+    Example:   hicachectl explain --from clickhouse://localhost:8123/otel --request 4f2a
     """
     from hicachectl.store import uncollected  # noqa: PLC0415 - here and below: other commands and --help pay for none of it
 
     with uncollected():
-        leave(_explain(_named(runs), Asked(request, code), fail_on, output))
+        leave(_explain(Asked(runs, from_, request, code), fail_on, output))
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Which requests and findings: by id, or how it begins, and by code."""
+    """Where to read; which requests and findings: by id, or how it begins, and by code."""
 
+    runs: list[str] | None
+    source: str | None
     request: str | None
     code: str | None
 
 
-def _explain(runs: Sequence[str], asked: Asked, fail_on: FailOn, output: Output) -> int:
+def _explain(asked: Asked, fail_on: FailOn, output: Output) -> int:
+    from hicachectl.commands.asked import recorded  # noqa: PLC0415
     from hicachectl.diagnosis.codes import ALL, canonical  # noqa: PLC0415
     from hicachectl.diagnosis.gathering import merged  # noqa: PLC0415
     from hicachectl.diagnosis.run import Judging, judge, select  # noqa: PLC0415
     from hicachectl.model.world import world  # noqa: PLC0415
-    from hicachectl.store import read  # noqa: PLC0415
     from hicachectl.views import explain as view  # noqa: PLC0415
 
     code, request = asked.code, asked.request
     if code is not None and canonical(code) not in ALL:
         raise UsageError(f"--code {one_line(code)}: no finding has this code; `hicachectl code` lists them")
-    seen = world(read(runs))
+    seen = world(recorded(asked.runs, asked.source, request if code is None else None))
     if not seen.journeys and not any(engine.scheduler for engine in seen.engines.values()):
         raise UnreachableError(f"no engine left anything in {', '.join(seen.recording.paths)}: its command started none, or the hicachectl plugin is not in its Python")
     if request is None and code is None:
@@ -88,10 +99,6 @@ def _written(head: dict[str, Any], requests: Iterable[dict[str, Any]], findings:
         parts = view.as_text(head, requests, told, width=width, colour=colour)
     sys.stdout.writelines(parts)
     return FOUND if levels & _failing(fail_on) else DONE
-
-
-def _named(runs: list[str] | None) -> Sequence[str]:
-    return runs or ()
 
 
 def _failing(fail_on: FailOn) -> set[str]:

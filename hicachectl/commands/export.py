@@ -20,6 +20,7 @@ class Format(str, Enum):
     otlp = "otlp"
     perfetto = "perfetto"
     parquet = "parquet"
+    clickhouse = "clickhouse"
 
 
 RunsArgument = Annotated[
@@ -29,7 +30,7 @@ ToOption = Annotated[
     Format,
     typer.Option(
         "--to",
-        help="otlp: for a collector, or lines of OTLP/JSON. perfetto: Chrome's trace events for ui.perfetto.dev. parquet: a row a span.",
+        help="otlp: for a collector, or lines of OTLP/JSON. perfetto: Chrome's trace events for ui.perfetto.dev. parquet: a row a span. clickhouse: a column store.",
     ),
 ]
 TargetOption = Annotated[
@@ -37,7 +38,7 @@ TargetOption = Annotated[
     typer.Option(
         "--target",
         metavar="URL|FILE",
-        help="A collector (http://HOST:4318, grpc://HOST:4317; otlp only) or a file. Default: stdout.",
+        help="A file (default: stdout); for otlp also a collector: http://HOST:4318, grpc://HOST:4317; for clickhouse: clickhouse://HOST:8123/DATABASE or chdb:FOLDER.",
     ),
 ]
 
@@ -54,8 +55,14 @@ def export(runs: RunsArgument, to: ToOption, target: TargetOption = None) -> Non
     Example:   hicachectl export RUN --to otlp --target http://localhost:4318
 
     Example:   hicachectl export RUN --to parquet --target spans.parquet
+
+    Example:   hicachectl export RUN --to clickhouse --target chdb:./columns
     """
     sources: list[Path | str] = [run if run == files.STDIN else named(run) for run in runs]
+    if to is Format.clickhouse:
+        count = sending.to_columns(sources, target)
+        sys.stderr.write(f"wrote {count} spans to {one_line(target or '')}\n")
+        return
     if target is not None and otlp.is_collector(target):
         if to is not Format.otlp:
             raise UsageError(f"--to {to.value} writes a file: --target must be one, not {target}")

@@ -7,8 +7,9 @@ from typing import Annotated, Optional
 import typer
 
 from hicachectl import store
+from hicachectl.commands.asked import recorded
 from hicachectl.exits import UsageError, one_line
-from hicachectl.options import Output, OutputOption, RequestOption, RunsArgument
+from hicachectl.options import FromOption, Output, OutputOption, RequestOption, RunsArgument
 from hicachectl.store.around import around
 from hicachectl.store.when import moment
 from hicachectl.views import journey as view
@@ -38,6 +39,7 @@ def show(
     since: SinceOption = None,
     until: UntilOption = None,
     code: CodeOption = None,
+    from_: FromOption = None,
     output: OutputOption = Output.table,
 ) -> None:
     """Show the requests of a recording in one table, or one request's journey span by span.
@@ -45,11 +47,13 @@ def show(
     Example:   hicachectl show
 
     Example:   hicachectl show --request 4f1c --since 10m
+
+    Example:   hicachectl show --from clickhouse://localhost:8123/otel --request 4f1c
     """
     now = time.time_ns()
     begin = moment(since, "--since", now) if since is not None else 0
     end = moment(until, "--until", now) if until is not None else sys.maxsize
-    recording = store.read(runs or ())
+    recording = recorded(runs, from_, request if code is None else None)
     rows = [row for row in _rows(recording, code) if begin <= row.start_ns <= end]
     if request is not None:
         rows = _named(rows, request)

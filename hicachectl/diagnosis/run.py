@@ -78,14 +78,14 @@ class Judging:
     def requests(self, journeys: Iterable[Journey], *, forget: bool = False) -> Iterator[Verdict]:
         """The verdict on each of JOURNEYS, as soon as it is known; to FORGET it once it was taken keeps memory small."""
         for journey in journeys:
-            judged = _judged(journey, self.world)
-            case = Case(journey, judged.account, self.world)
-            self.found += judged.lost
+            one = judged(journey, self.world)
+            case = Case(journey, one.account, self.world)
+            self.found += one.lost
             self.found += [finding for rule in RULES if rule.of_case is not None for finding in rule.of_case(case)]
-            if judged.lost:
+            if one.lost:
                 attempt = journey.attempt
                 self.losers.append(Loser(attempt.rid, attempt.engine.id, attempt.start_ns, tuple(attempt.page_keys)))
-            yield judged
+            yield one
             if forget:
                 journey.forget()
 
@@ -102,7 +102,8 @@ def _weigh(each: Finding, seen: World) -> None:
     each.certain = each.certain and all(seen.certain(seen.engines[engine]) for engine in each.engines if engine in seen.engines)
 
 
-def _judged(journey: Journey, seen: World) -> Verdict:
+def judged(journey: Journey, seen: World) -> Verdict:
+    """The ladder, the token account and the losses of one request, each loss with its code."""
     own = account(journey, seen)
     case = Case(journey, own, seen)
     places: dict[str, list[int]] = defaultdict(list)

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from hicachectl.exits import UnreachableError
-from hicachectl.export import lines
 from hicachectl.store import Span, Value, kinds
+from hicachectl.store.requests import decoded
 
 BATCH = 8192
 """Spans held in memory; a row group of the file."""
@@ -51,7 +51,7 @@ def write(runs: Iterable[Path | str], out: BinaryIO) -> int:
         ],
     ) as writer:
         rows = _Rows()
-        for request in lines.decoded(runs):
+        for request in decoded(runs):
             count += 0 if request.ledger else len(request.spans)
             for span in request.spans:
                 rows.add(span, request.resources.get(span.engine, {}))

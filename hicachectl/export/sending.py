@@ -11,8 +11,11 @@ from typing import BinaryIO
 import msgspec
 
 from hicachectl import store
-from hicachectl.exits import UnreachableError
+from hicachectl.exits import UnreachableError, UsageError
 from hicachectl.export import lines, otlp, perfetto
+from hicachectl.store import columns
+from hicachectl.store.columns.loading import load
+from hicachectl.store.requests import decoded
 
 
 def otlp_lines(runs: Sequence[Path | str], out: BinaryIO) -> int:
@@ -32,6 +35,22 @@ def to_collector(runs: Sequence[Path | str], target: str) -> tuple[int, int]:
             refused += send(line)
             sent += count
     return sent, refused
+
+
+def to_columns(runs: Sequence[Path | str], target: str | None) -> int:
+    """Add the spans of RUNS and their ledgers to the column store TARGET, whose table is made where it is absent; the number of recorded spans."""
+    if target is None or not columns.is_columns(target):
+        raise UsageError("--to clickhouse needs --target clickhouse://HOST:8123/DATABASE or --target chdb:FOLDER")
+    ledgers = 0
+
+    def spans() -> Iterator[tuple[store.Span, dict[str, store.Value]]]:
+        nonlocal ledgers
+        for each in decoded(runs):
+            ledgers += each.ledger
+            yield from ((span, each.resources.get(span.engine, {})) for span in each.spans)
+
+    with columns.opened(target, make=True) as database:
+        return load(database, spans()) - ledgers
 
 
 def trace_events(runs: Sequence[Path | str], out: BinaryIO) -> int:

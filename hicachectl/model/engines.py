@@ -1,7 +1,6 @@
 """Every process of a recording: its own spans, and which processes are ranks of one server."""
 
 import re
-from collections import Counter
 from collections.abc import Iterable
 
 from hicachectl.model.engine import PROCESS_SPANS, Engine
@@ -16,9 +15,9 @@ def engines(recording: Recording) -> dict[str, Engine]:
     """Every process of RECORDING with its own spans, in the order in which they began."""
     ids: Iterable[str] = {*recording.resources, *recording.ledgers}
     found = {id_: Engine(id_, recording.resources.get(id_, {}), recording.ledgers.get(id_)) for id_ in sorted(ids, key=_begin)}
-    have = Counter(span.engine for span in recording.spans)
+    have = recording.have
     for each in found.values():
-        each.missing = max(0, each.ledger.written - have[each.id]) if each.ledger is not None else 0
+        each.missing = max(0, each.ledger.written - have.get(each.id, 0)) if each.ledger is not None else 0
     for span in recording.spans:
         engine = found.get(span.engine)
         if engine is None:
@@ -32,6 +31,10 @@ def engines(recording: Recording) -> dict[str, Engine]:
                 engine.spans[span.name].append(span)
         elif span.name == v.STORE_GET:
             engine.uncovered_gets += _uncovered(span)
+    for name, told in (recording.told or {}).items():
+        if name in found:
+            found[name].seen |= told.names
+            found[name].uncovered_puts, found[name].uncovered_gets = told.uncovered_puts, told.uncovered_gets
     _group(found.values())
     return found
 

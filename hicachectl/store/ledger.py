@@ -1,5 +1,6 @@
 """What one process did and did not see: its ledger, from the file or from the span that repeats it."""
 
+import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -173,6 +174,11 @@ def attributes(ledger: Ledger) -> dict[str, Value | None]:
         v.RUNNING: list[Any](ledger.running),
     }
     return {key: value for key, value in told.items() if value is not None and value != []}
+
+
+def copy_id(told: Ledger) -> str:
+    """Span id of the span that stands for the ledger file of TOLD where there are no files: the same ledger gives the same span."""
+    return hashlib.sha256(f"{told.engine} {told.seen_ms} {told.written}".encode()).hexdigest()[:16]
 
 
 def latest(one: Ledger | None, other: Ledger) -> Ledger:

@@ -3,7 +3,7 @@
 import gc
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -18,6 +18,24 @@ from hicachectl.store.mapped import Mapped, mapped_file
 from hicachectl.store.shelf import named, newest
 from hicachectl.store.span import Span, Value
 from tracers import vocabulary as v
+
+
+@dataclass(slots=True)
+class Told:
+    """What is known of one process where not all of its spans were read."""
+
+    spans: int = 0
+    names: set[str] = field(default_factory=set)
+    uncovered_puts: int = 0
+    uncovered_gets: int = 0
+    ended_ns: int = 0
+    """When its last span ended."""
+    failed_writes: int = 0
+    """Operations of its backup thread that an exception ended."""
+    no_space: int = 0
+    """Puts that the store had no space for."""
+    freed_nodes: int = 0
+    """Evictions from the host that name nodes."""
 
 
 @dataclass(slots=True)
@@ -42,6 +60,28 @@ class Recording:
     """Files whose spans keep their attributes on disk until they are asked for."""
     incomplete: list[str] = field(default_factory=list)
     """One sentence for each reason why this may not be all that happened."""
+    told: dict[str, Told] | None = None
+    """Engine id -> what was counted of it where the spans are kept; None where all of them are here."""
+
+    @property
+    def have(self) -> Mapping[str, int]:
+        """Engine id -> number of its spans that there are, here or where they are kept."""
+        if self.told is not None:
+            return {engine: told.spans for engine, told in self.told.items()}
+        return Counter(span.engine for span in self.spans)
+
+    @property
+    def ended_ns(self) -> int:
+        """When the last span ended, of those that are here or where they are kept; 0 without any."""
+        kept = max((told.ended_ns for told in (self.told or {}).values()), default=0)
+        return max([kept, *(span.end_ns for span in self.spans)])
+
+    def judge(self) -> None:
+        """Compare the ledgers with the spans that there are, and say what is missing."""
+        self.dropped = sum(one.dropped for one in self.ledgers.values())
+        for sentence, missing in reasons(self.resources, self.ledgers, self.have):
+            self.incomplete.append(sentence)
+            self.missing += missing
 
     @property
     def complete(self) -> bool:
@@ -98,12 +138,15 @@ class _Reading:
         out = self.out
         out.resources = self.decoder.resources
         out.spans.sort(key=attrgetter("start_ns"))
-        _drop_repeated(out.spans)
+        drop_repeated(out.spans)
         self._ledgers()
         if out.cut_lines and not self.good_lines and not out.ledgers:
             raise _unreadable(", ".join(out.paths))
-        out.dropped = sum(one.dropped for one in out.ledgers.values())
-        self._judge()
+        out.judge()
+        if out.cut_lines:
+            out.incomplete.append(f"{out.cut_lines} last lines end in the middle")
+        if out.broken_lines:
+            out.incomplete.append(f"{out.broken_lines} lines cannot be read")
         return out
 
     def _read(self, source: Path | str) -> None:
@@ -137,25 +180,20 @@ class _Reading:
                     out.incomplete.append(f"the ledger {path.name} cannot be read")
                 else:
                     out.ledgers[found.engine] = found
-        without = out.resources.keys() - out.ledgers.keys()
-        if without:
-            schedulers = {span.engine for span in out.spans if span.name in (v.ENGINE_START, v.ENGINE)}
-            for span in out.spans:
-                if span.name == v.LEDGER and span.engine in without:
-                    engine = span.engine
-                    told = ledger.from_span(span, out.resources[engine], engine in schedulers)
-                    out.ledgers[engine] = ledger.latest(out.ledgers.get(engine), told)
+        ledgers_of_spans(out)
 
-    def _judge(self) -> None:
-        out = self.out
-        have = Counter(span.engine for span in out.spans)
-        for sentence, missing in reasons(out.resources, out.ledgers, have):
-            out.incomplete.append(sentence)
-            out.missing += missing
-        if out.cut_lines:
-            out.incomplete.append(f"{out.cut_lines} last lines end in the middle")
-        if out.broken_lines:
-            out.incomplete.append(f"{out.broken_lines} lines cannot be read")
+
+def ledgers_of_spans(out: Recording) -> None:
+    """Take the ledger of each process that has none from the spans that repeat it."""
+    without = out.resources.keys() - out.ledgers.keys()
+    if not without:
+        return
+    schedulers = {span.engine for span in out.spans if span.name in (v.ENGINE_START, v.ENGINE)}
+    for span in out.spans:
+        if span.name == v.LEDGER and span.engine in without:
+            engine = span.engine
+            told = ledger.from_span(span, out.resources[engine], engine in schedulers)
+            out.ledgers[engine] = ledger.latest(out.ledgers.get(engine), told)
 
 
 def _once(runs: Iterable[Path | str]) -> Iterator[Path | str]:
@@ -169,7 +207,7 @@ def _once(runs: Iterable[Path | str]) -> Iterator[Path | str]:
                 yield source
 
 
-def _drop_repeated(spans: list[Span]) -> None:
+def drop_repeated(spans: list[Span]) -> None:
     """Drop spans that came twice (a collector's retry); SPANS are sorted by start, so that twins lie close together."""
     twice: list[int] = []
     start, seen = -1, set[str]()

@@ -30,7 +30,9 @@ class Link(Struct, gc=False, frozen=True):
     span_id: str = field(name="spanId")
 
 
-class _Status(Struct, gc=False):
+class Status(Struct, gc=False):
+    """How a call ended: 2 for an error."""
+
     code: int | str = 0
 
 
@@ -44,7 +46,7 @@ class Span(Struct, gc=False, eq=False):
     start_ns: int = field(name="startTimeUnixNano", default=0)
     end_ns: int = field(name="endTimeUnixNano", default=0)
     links: tuple[Link, ...] = ()
-    status: _Status | None = None
+    status: Status | None = None
     raw: Raw = field(name="attributes", default=_NOTHING)
     engine: str = field(name="(engine)", default="")
     decoded: dict[str, Any] | None = field(name="(decoded)", default=None)
@@ -70,8 +72,9 @@ class Span(Struct, gc=False, eq=False):
         return found if isinstance(found, str) else None
 
     def forget(self) -> None:
-        """Let go of the decoded attributes: they are decoded again when they are asked for."""
-        self.decoded = None
+        """Let go of the decoded attributes where they can be decoded again when they are asked for."""
+        if self.raw is not _NOTHING:
+            self.decoded = None
 
     @property
     def error(self) -> bool:

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from recordings import EPOCH_MS, Recording
 
 from hicachectl import store
-from hicachectl.export import ledgers as lines
 from hicachectl.store import ledger as ledgers
+from hicachectl.store import ledger_lines as lines
 from hicachectl.store.ledger import Export, Ledger, LedgerPoint
 from hicachectl.store.lines import Decoder
 from tracers import vocabulary as v

@@ -59,20 +59,23 @@ DIFFERENCES: tuple[tuple[str, str, Field], ...] = (
 """Code, field, value: the first that differs names the cause (release before tag, since a release changes the prefix too)."""
 
 
+def apart(ours: Attempt, theirs: Attempt) -> list[tuple[str, str, object, object]]:
+    """Every field in which two requests, or the engines that they stand for, differ: (code, field, our value, theirs), the cause first."""
+    return [(code, name, mine, other) for code, name, value in DIFFERENCES if (mine := value(ours)) != (other := value(theirs))]
+
+
 def judge(case: Case, pages: tuple[int, ...]) -> Finding:
     """Both page keys side by side, and the first field that differs."""
     journey = case.journey
     twin = case.account.mismatched[pages[0]]
     ours, theirs = journey.attempt, twin.attempt
-    code, name, mine, other = next(
-        ((code, name, value(ours), value(theirs)) for code, name, value in DIFFERENCES if value(ours) != value(theirs)), ("K07", "namespace", None, None)
-    )
+    code, name, mine, other = next(iter(apart(ours, theirs)), ("K07", "namespace", None, None))
     queued, written = journey.attempt.first(v.REQUEST_QUEUED), twin.attempt.first(v.REQUEST_QUEUED)
-    apart = mine != other
+    differ = mine != other
     if code == "K07" and (flag(queued, v.EXTRA_KEY) or flag(written, v.EXTRA_KEY)):
         # The engines agree in all; what a request brings of its own is hashed before its first page.
         mine, other = ("a namespace of its own" if flag(span, v.EXTRA_KEY) else "none" for span in (queued, written))
-        apart = True
+        differ = True
     keys = journey.attempt.page_keys
     args: dict[str, object] = {
         "field": name,
@@ -88,7 +91,7 @@ def judge(case: Case, pages: tuple[int, ...]) -> Finding:
         "tokens": len(pages) * journey.page,
     }
     evidence = (journey.lookup, queued, written, *(write.span_id for write in twin.writes[:4]))
-    return of_request(journey, code, args=args, evidence=evidence, certain=apart)
+    return of_request(journey, code, args=args, evidence=evidence, certain=differ)
 
 
 def _suffixes(case: Case, of: Attempt) -> list[str]:

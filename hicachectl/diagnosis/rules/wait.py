@@ -40,7 +40,7 @@ def _stuck(case: Case) -> Finding | None:
         return None
     done_ns = max(read.end_ns for read in reads if read is not None)
     ends = {rank.engine.tp_rank: rank.last(v.PREFETCH_FINISH) for rank in ranks}
-    seen_ns = max(span.end_ns for span in case.world.recording.spans)
+    seen_ns = case.world.recording.ended_ns
     late = {rank: (end.start_ns if end is not None else seen_ns) - done_ns for rank, end in ends.items()}
     slow = max(late, key=lambda rank: late[rank])
     if late[slow] < LONG_MS * 1_000_000 or late[slow] < SHARE * min(late.values()):

@@ -8,8 +8,10 @@ from typing import Any
 import msgspec
 
 from hicachectl import __version__
-from hicachectl.store import Ledger, Value, files
+from hicachectl.store import files
 from hicachectl.store import ledger as ledgers
+from hicachectl.store.ledger import Ledger
+from hicachectl.store.span import Value
 from tracers import vocabulary as v
 
 Pairs = list[dict[str, Any]]
@@ -28,7 +30,7 @@ def line(told: Ledger, resource: Mapping[str, Value]) -> bytes:
     moment = str(told.seen_ms * 1_000_000)
     span = {
         "traceId": hashlib.sha256(told.engine.encode()).hexdigest()[:32],
-        "spanId": hashlib.sha256(f"{told.engine} {told.seen_ms} {told.written}".encode()).hexdigest()[:16],
+        "spanId": ledgers.copy_id(told),
         "name": v.LEDGER,
         "kind": 1,
         "startTimeUnixNano": moment,

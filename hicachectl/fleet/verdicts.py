@@ -1,0 +1,64 @@
+"""The verdict on every request of a column store, a few thousand at a time: as exact as `explain`, in bounded memory."""
+
+from collections.abc import Iterator
+from itertools import islice
+
+import msgspec
+
+from hicachectl.diagnosis.run import Verdict, judged
+from hicachectl.model.engine import Engine
+from hicachectl.model.engines import engines
+from hicachectl.model.world import world
+from hicachectl.store.columns import Database
+from hicachectl.store.columns.around import ASKED, Processes, of_requests, recording
+from tracers import vocabulary as v
+
+PACKAGE = "hicachectl.fleet"
+AT_ONCE = 2000
+"""Requests that are judged together; some 25 spans each."""
+
+
+class _Trace(msgspec.Struct, array_like=True):
+    trace: str
+    rid: str
+
+
+class _Number(msgspec.Struct, array_like=True):
+    number: int
+
+
+def verdicts(database: Database, known: Processes) -> Iterator[Verdict]:
+    """Every request's ladder, token account and losses, in the order in which requests came.
+
+    A verdict rests on the spans of the request, on those of its process, and on who wrote its pages or the same tokens under other keys:
+    these are read for each part, wherever and whenever they were written. What a request costs others is not asked here.
+    """
+    alike = keys_alike(database, known)
+    traces = iter([each.trace for each in database.ask(PACKAGE, "queued", _Trace, names=ASKED)])
+    while part := list(islice(traces, AT_ONCE)):
+        seen = world(recording(database, known, of_requests(database, part, known, twins=not alike, related=False)))
+        mine = set(part)
+        for journey in seen.journeys:
+            if any(spans and spans[0].trace_id in mine for spans in journey.attempt.spans.values()):
+                yield judged(journey, seen)
+
+
+def keys_alike(database: Database, known: Processes) -> bool:
+    """Whether the same tokens have the same object keys everywhere: then nothing can have been written under another."""
+    schemes = {scheme for engine in processes(database, known).values() if engine.scheduler for scheme in _schemes(engine)}
+    salted = next(iter(database.ask(PACKAGE, "salted", _Number)), None)
+    return len(schemes) <= 1 and (salted is None or not salted.number)
+
+
+def processes(database: Database, known: Processes) -> dict[str, Engine]:
+    """Every process, by its own spans."""
+    return engines(recording(database, known))
+
+
+def _schemes(engine: Engine) -> Iterator[tuple[object, ...]]:
+    """What object keys are made of, for each store client that the process has had."""
+    told = (engine.sglang, engine.page_size, engine.tp_size, engine.pp_size, bool(engine.setting(v.BIGRAM)), engine.text(v.MODEL))
+    opened: list[int | None] = [span.start_ns for span in engine.all(v.BACKEND_OPEN)]
+    for at in opened or [None]:
+        # Ranks of one server differ in what stands behind the page key: how many parts there are, and their sizes, does not.
+        yield (*told, engine.prefix_at(at), len(engine.suffixes_at(at)))

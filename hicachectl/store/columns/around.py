@@ -1,0 +1,205 @@
+"""What the verdict on some requests needs of a column store, and no more: their spans, what their processes are, and who wrote their pages."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from hicachectl.store.columns.database import Database, Sql
+from hicachectl.store.columns.reading import PACKAGE, chosen, counted, finished, resources
+from hicachectl.store.recording import Recording, Told, uncollected
+from hicachectl.store.span import Span, Value
+from tracers import vocabulary as v
+
+ASKED = (v.REQUEST_QUEUED, v.PREFETCH_GATE, v.PREFILL, v.ADMISSION, v.REQUEST_FINISHED)
+"""Spans that make a request one: see `model.attempt`."""
+ROOTS = (
+    v.ENGINE_START, v.ENGINE, v.BACKEND_CREATE, v.BACKEND_CONFIG, v.BACKEND_OPEN, v.BACKEND_WARMUP, v.BACKEND_ATTACH, v.BACKEND_ATTACH_ASKED,
+    v.BACKEND_DETACH, v.CONTROLLER_OPEN, v.TREE_OPEN, v.BUFFER_POOL, v.BUFFER_REGISTER, v.BUFFER_UNREGISTER, v.STORE_SETUP, v.STORE_CLOSE, v.WRITE_THREAD,
+    v.PREFETCH_THREAD, v.FLUSH, v.RESET, v.STORAGE_CLEAR, v.WARMUP, v.STORE_REPLICA,
+)  # fmt: skip
+"""Spans of a process, few however long it serves: all of them are read, with what lies in their traces."""
+BATCHES = (v.FORWARD, v.EXECUTED, v.LOAD_BACK_START, v.LOAD_BACK_DONE, v.EVICT_DEVICE, v.EVICT_HOST)
+"""Spans of a process that come with every batch: those beside the requests are read."""
+MOST_RELATED = 500
+"""Requests that begin alike and are read in full beside the one that is asked for."""
+WORDS_AT_ONCE = 4000
+"""Ids in one question: the text of a question is bounded (`max_query_size`, 256 KiB)."""
+INTERVALS_AT_ONCE = 200
+SLACK_NS = 1_000_000_000
+LEDGERS = 4
+"""Last ledgers of each process that are read; the last one tells."""
+
+_PAGES = Sql("arrayMap(at -> substring(SpanAttributes[$PAGE_KEYS], at * $PAGE_KEY_DIGITS + 1, $PAGE_KEY_DIGITS), range(intDiv(length(SpanAttributes[$PAGE_KEYS]), $PAGE_KEY_DIGITS)))")
+_PROMPT = Sql("arrayMap(at -> substring(SpanAttributes[$PROMPT_PAGE_KEYS], at * $PAGE_KEY_DIGITS + 1, $PAGE_KEY_DIGITS), range(intDiv(length(SpanAttributes[$PROMPT_PAGE_KEYS]), $PAGE_KEY_DIGITS)))")
+_WRITES = """
+SpanName IN $names AND ResourceAttributes[$R_ENGINE] != '' AND $narrower AND arrayExists(key -> key IN (
+    SELECT arrayJoin($prompt) FROM $TABLE WHERE SpanName = $REQUEST_QUEUED AND TraceId IN $traces
+    UNION DISTINCT SELECT arrayJoin($pages) FROM $TABLE WHERE SpanName IN $calls AND TraceId IN $traces
+), $pages)"""
+_ROOTS = "$ours AND (SpanName IN $roots OR TraceId IN (SELECT TraceId FROM $TABLE WHERE SpanName IN $roots))"
+_IN_A_WRITE = Sql("ParentSpanId IN (SELECT SpanId FROM $TABLE WHERE SpanName = $WRITE_STORE)")
+_CALLS = (v.STORE_EXIST, v.STORE_GET, v.STORE_PUT)
+
+
+class _Trace(msgspec.Struct, array_like=True):
+    trace: str
+    rid: str
+
+
+@dataclass(slots=True)
+class Processes:
+    """What is read once, whichever requests are asked about."""
+
+    resources: dict[str, dict[str, Value]]
+    told: dict[str, Told]
+    spans: list[Span]
+    samples: list[Span]
+
+    def begun(self, name: str) -> Recording:
+        """A recording of the processes alone; what stands in it may be changed."""
+        told = {engine: replace(each) for engine, each in self.told.items()}
+        return Recording([name], [*self.spans], {engine: {**each} for engine, each in self.resources.items()}, told=told)
+
+
+@dataclass(slots=True)
+class Slice:
+    """The spans that were read for some requests."""
+
+    traces: list[str]
+    spans: list[Span] = field(default_factory=list)
+    related: int = 0
+    """Other requests that begin as one of these does."""
+    left_out: int = 0
+    """Of those, how many were not read."""
+
+
+def processes(database: Database) -> Processes:
+    """Every process of DATABASE: its own spans, and what the database counts of it."""
+    with uncollected():
+        roots = list(chosen(database, _ROOTS, roots=ROOTS))
+        last = "$ours AND SpanName = $LEDGER ORDER BY Timestamp DESC LIMIT $ledgers BY ResourceAttributes[$R_ENGINE]"
+        roots += chosen(database, last, ledgers=LEDGERS)
+        return Processes(resources(database), counted(database), roots, list(chosen(database, "$ours AND SpanName = $STORE_SAMPLE")))
+
+
+def traces_of(database: Database, request: str) -> list[str]:
+    """Traces of the request whose id is REQUEST, or else of those whose id begins with it."""
+    # A trace is named after its request (tracers/record.py): the index of traces finds it at once.
+    derived = hashlib.sha256(request.encode()).hexdigest()[:32]
+    for where in ("TraceId = $trace AND rid = $request", "rid = $request", "startsWith(rid, $request)"):
+        found = database.ask(PACKAGE, "requests", _Trace, names=ASKED, where=Sql(where), trace=derived, request=request)
+        if traces := sorted({each.trace for each in found}):
+            return traces
+    return []
+
+
+def of_requests(database: Database, traces: Sequence[str], known: Processes, *, twins: bool = True, related: bool = True) -> Slice:
+    """Spans of the requests of TRACES, those of batches beside them, and the writes of their pages; each part in its own question.
+
+    TWINS: also of requests that share tokens and may have written them under other keys. RELATED: also of those that begin alike, whose
+    faults may be the cause of a loss here.
+    """
+    with uncollected():
+        found = Slice(list(traces))
+        found.spans = [span for part in _parts(traces) for span in chosen(database, "$ours AND TraceId IN $traces", traces=part)]
+        served = [*found.spans]
+        found.spans += _linked(database, served) if related else ()
+        others = _related(database, found) if related else []
+        others += [trace for part in _parts(traces) for trace in _named(database, "twins", part)] if twins else []
+        others = sorted({*others} - {*traces})
+        beside = [span for part in _parts(others) for span in chosen(database, "$ours AND TraceId IN $traces", traces=part)]
+        found.spans += beside
+        for part in _parts([*traces, *others]):
+            found.spans += _writes(database, part)
+        found.spans += _batches(database, [*served, *beside] if related else served)
+        found.spans += known.samples
+        return found
+
+
+def _related(database: Database, found: Slice) -> list[str]:
+    others = [trace for trace in _named(database, "family", found.traces[:WORDS_AT_ONCE]) if trace not in found.traces]
+    found.related, found.left_out = len(others), max(0, len(others) - MOST_RELATED)
+    return others[:MOST_RELATED]
+
+
+def _named(database: Database, question: str, traces: Sequence[str]) -> list[str]:
+    return [each.trace for each in database.ask(PACKAGE, question, _Trace, traces=traces)]
+
+
+def _linked(database: Database, own: list[Span]) -> Iterator[Span]:
+    """Spans that are linked with these, in either direction."""
+    here = {span.span_id for span in own}
+    wanted = {(link.trace_id, link.span_id) for span in own for link in span.links} - {(span.trace_id, span.span_id) for span in own}
+    for part in _parts(sorted(wanted)):
+        yield from chosen(database, "$ours AND TraceId IN $traces AND SpanId IN $ids", traces={trace for trace, _ in part}, ids={span for _, span in part})
+    for ids in _parts(sorted(here)):
+        yield from chosen(database, "$ours AND arrayExists(link -> link IN $ids, Links.SpanId)", ids=ids)
+
+
+def _writes(database: Database, traces: Sequence[str]) -> list[Span]:
+    """Every write of the pages of some requests, whoever made it, and every answer that made one unnecessary."""
+    words: dict[str, Any] = {"traces": traces, "pages": _PAGES, "prompt": _PROMPT, "calls": _CALLS}
+    puts = list(chosen(database, _WRITES, names=(v.STORE_PUT, v.WRITE_BACKUP), narrower=Sql("1"), **words))
+    there = list(chosen(database, _WRITES, names=(v.STORE_EXIST,), narrower=_IN_A_WRITE, **words))
+    around = [span for part in _parts(sorted({span.parent_id for span in there})) for span in chosen(database, "SpanName = $WRITE_STORE AND SpanId IN $ids", ids=part)]
+    return [*puts, *there, *around]
+
+
+def _batches(database: Database, spans: list[Span]) -> Iterator[Span]:
+    """What the processes did for several requests at once while these were served, and what ended later of it."""
+    mine = [span for span in spans if span.attributes.get(v.RID)]
+    if not mine:
+        return
+    engines, lives = sorted({span.engine for span in mine}), _lives(mine)
+    near: list[Span] = []
+    for part in _parts(lives, INTERVALS_AT_ONCE):
+        times = " OR ".join(f"Timestamp BETWEEN fromUnixTimestamp64Nano({begin}) AND fromUnixTimestamp64Nano({end})" for begin, end in part)
+        near += chosen(database, f"SpanName IN $batches AND ResourceAttributes[$R_ENGINE] IN $engines AND ({times})", batches=BATCHES, engines=engines)
+    yield from near
+    later = f"ResourceAttributes[$R_ENGINE] IN $engines AND Timestamp >= fromUnixTimestamp64Nano({lives[0][0]})"
+    run = {(span.engine, span.attributes.get(v.BATCH)) for span in near if span.name == v.EXECUTED}
+    batches = {span.attributes[v.BATCH] for span in mine if span.name == v.PREFILL and v.BATCH in span.attributes and (span.engine, span.attributes[v.BATCH]) not in run}
+    for part in _parts(sorted(batches, key=str)):
+        yield from chosen(database, f"SpanName = $EXECUTED AND {later} AND SpanAttributes[$BATCH] IN $ids", engines=engines, ids=[str(each) for each in part])
+    copied = {(span.engine, node) for span in near if span.name == v.LOAD_BACK_DONE for node in _nodes(span)}
+    nodes = {span.attributes[v.NODE] for span in mine if span.name == v.LOAD_BACK and v.NODE in span.attributes and (span.engine, span.attributes[v.NODE]) not in copied}
+    for node in sorted(nodes, key=str):
+        where = f"SpanName IN $names AND {later} AND has(JSONExtract(SpanAttributes[$NODES], 'Array(Int64)'), $node) ORDER BY Timestamp LIMIT 1 BY SpanName, ResourceAttributes[$R_ENGINE]"
+        yield from chosen(database, where, names=(v.LOAD_BACK_START, v.LOAD_BACK_DONE), engines=engines, node=node)
+
+
+def _lives(spans: list[Span]) -> list[tuple[int, int]]:
+    """When the requests of SPANS were served, a second on either side, overlaps joined."""
+    found: dict[str, tuple[int, int]] = {}
+    for span in spans:
+        begin, end = found.get(span.trace_id, (span.start_ns, span.end_ns))
+        found[span.trace_id] = (min(begin, span.start_ns), max(end, span.end_ns))
+    joined: list[tuple[int, int]] = []
+    for begin, end in sorted(found.values()):
+        if joined and begin - SLACK_NS <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end + SLACK_NS))
+        else:
+            joined.append((begin - SLACK_NS, end + SLACK_NS))
+    return joined
+
+
+def _nodes(span: Span) -> list[Any]:
+    nodes = span.attributes.get(v.NODES)
+    return nodes if isinstance(nodes, list) else []
+
+
+def _parts(words: Iterable[Any], most: int = WORDS_AT_ONCE) -> Iterator[list[Any]]:
+    stream = iter(words)
+    while part := list(islice(stream, most)):
+        yield part
+
+
+def recording(database: Database, known: Processes, *slices: Slice) -> Recording:
+    """A recording of the processes and of what was read beside them."""
+    found = known.begun(database.name)
+    found.spans += (span for each in slices for span in each.spans)
+    return finished(found)

@@ -1,0 +1,90 @@
+"""What both column stores can do: answer SQL row by row, and take rows."""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from importlib.resources import files
+from typing import Any, TypeVar
+
+import msgspec
+
+from hicachectl.exits import UnreachableError, one_line
+from tracers import vocabulary as v
+
+TABLE = "otel_traces"
+"""Name that the exporter gives the table where nobody sets `traces_table_name`."""
+_WORD = re.compile(r"\$(\w+)")
+_NAME = re.compile(r"\w+")
+
+Row = TypeVar("Row")
+
+
+class Sql(str):
+    """A piece of SQL that goes into a question as it is, its own words filled in."""
+
+    __slots__ = ()
+
+
+class Database(ABC):
+    """One table of spans; every question is SQL that answers in lines of JSON."""
+
+    def __init__(self, name: str, table: str = TABLE) -> None:
+        self.name = name
+        """How it is shown: without a password."""
+        self.table = table
+
+    @abstractmethod
+    def lines(self, sql: str) -> Iterator[bytes]:
+        """Lines of the answer to SQL, as they come; UnreachableError where it is not answered."""
+
+    @abstractmethod
+    def run(self, sql: str) -> None:
+        """Carry SQL out that answers nothing."""
+
+    @abstractmethod
+    def insert(self, rows: Iterable[bytes]) -> None:
+        """Add ROWS, each a JSON object, in one go."""
+
+    def ask(self, package: str, question: str, row: type[Row], **told: Any) -> Iterator[Row]:
+        """Rows that the question in the file PACKAGE/QUESTION.sql gives; ROW is a struct that is written as an array."""
+        sql = filled(read(package, question), self.table, told)
+        decode = msgspec.json.Decoder(row, strict=False).decode
+        for line in self.lines(f"{sql}\nFORMAT JSONCompactEachRow"):
+            try:
+                yield decode(line)
+            except (msgspec.MsgspecError, UnicodeError) as error:
+                # A server that fails after it has begun to answer says why in the place of the next row.
+                raise UnreachableError(f"{self.name} gave up: {one_line(line[:300].decode(errors='replace'))}") from error
+
+
+def read(package: str, name: str) -> str:
+    """The text of a question."""
+    return (files(package) / "sql" / f"{name}.sql").read_text()
+
+
+def filled(sql: str, table: str, told: dict[str, Any]) -> str:
+    """SQL with its words filled in: $TABLE, $NAMES of the vocabulary in capitals, and what is TOLD, each as a literal."""
+
+    def word(match: re.Match[str]) -> str:
+        name = match[1]
+        if name == "TABLE":
+            return f"`{table}`"
+        value = told[name] if name in told else getattr(v, name)
+        return _WORD.sub(word, value) if isinstance(value, Sql) else literal(value)
+
+    return _WORD.sub(word, "\n".join(line for line in sql.splitlines() if not line.startswith("--")))
+
+
+def literal(value: Any) -> str:
+    """VALUE as SQL writes it: a string, a number, or a list for IN."""
+    if isinstance(value, str):
+        text = value.replace("\\", "\\\\").replace("'", "\\'").replace("\0", "\\0")
+        return f"'{text}'"
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return f"({', '.join(literal(each) for each in value) or 'NULL'})"
+    return str(int(value))
+
+
+def is_name(text: str) -> bool:
+    """Whether TEXT can be the name of a table or a database."""
+    return _NAME.fullmatch(text) is not None

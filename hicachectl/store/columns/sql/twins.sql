@@ -1,0 +1,17 @@
+-- For each block of the prompts given, the first request of each engine that had it too; requests that hash to another first page apart.
+WITH
+    arrayMap(at -> substring(SpanAttributes[$FINGERPRINT], at * $FINGERPRINT_DIGITS + 1, $FINGERPRINT_DIGITS), range(intDiv(length(SpanAttributes[$FINGERPRINT]), $FINGERPRINT_DIGITS))) AS blocks,
+    own AS (SELECT DISTINCT arrayJoin(blocks) FROM $TABLE WHERE SpanName = $REQUEST_QUEUED AND TraceId IN $traces),
+    begins AS (SELECT DISTINCT substring(SpanAttributes[$FINGERPRINT], 1, $FINGERPRINT_DIGITS) FROM $TABLE WHERE SpanName = $REQUEST_QUEUED AND TraceId IN $traces)
+SELECT DISTINCT trace, ''
+FROM
+(
+    SELECT argMin(TraceId, (Timestamp, TraceId)) AS trace
+    FROM $TABLE
+    ARRAY JOIN blocks AS block
+    WHERE SpanName = $REQUEST_QUEUED
+        AND substring(SpanAttributes[$FINGERPRINT], 1, $FINGERPRINT_DIGITS) IN begins
+        AND block IN own
+    GROUP BY block, ResourceAttributes[$R_ENGINE], substring(SpanAttributes[$PROMPT_PAGE_KEYS], 1, $PAGE_KEY_DIGITS)
+)
+WHERE trace NOT IN $traces

@@ -1,0 +1,117 @@
+"""Many hosts at a glance: sums that are those of `explain`, ranks that lag, servers that cannot share."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from invoke import ROOT, document, hicachectl
+from stories import Story
+
+from hicachectl import store
+from hicachectl.diagnosis.run import diagnose
+from hicachectl.fleet import verdicts
+from hicachectl.fleet.report import fleet
+from hicachectl.store.columns import opened
+from tracers import vocabulary as v
+
+pytest.importorskip("chdb")
+SAMPLES = sorted(path.parent for path in (ROOT / "tests" / "samples").rglob("run.json"))
+
+
+def told(folder: Path) -> dict[str, Any]:
+    """What `fleet -o json` says of a recording."""
+    return document(hicachectl("fleet", "--from", f"chdb:{folder}", "-o", "json"))
+
+
+def summed(folder: Path) -> tuple[dict[str, int], Counter[str]]:
+    """Tokens by tier and loss by code, added up over the verdicts of `explain`."""
+    found = diagnose(store.read([folder])).requests
+    names = ("prompt", "device", "host", "storage", "computed", "tail")
+    tokens = {name: sum(getattr(each.account, name) for each in found if each.journey.prefix is not None) for name in names}
+    lost = Counter[str]()
+    for each in found:
+        for loss in each.lost:
+            lost[loss.code] += loss.tokens
+    return {"requests": len(found), **tokens, "new": sum(each.new for each in found if each.journey.prefix is not None)}, lost
+
+
+def flat(total: dict[str, Any]) -> dict[str, int]:
+    """The same of a document."""
+    return {name: total[name] for name in ("requests", "prompt", "computed", "tail", "new")} | total["reused"]
+
+
+@pytest.mark.parametrize("run", SAMPLES, ids=lambda path: path.name)
+def test_a_fleet_adds_up_to_what_explain_says(run: Path) -> None:
+    """Requests, tokens by tier and loss by code of recordings of the real engine."""
+    total = told(run)["total"]
+    tokens, lost = summed(run)
+    assert flat(total) == tokens
+    assert total["lost"] == lost
+    assert total["prompt"] == sum(total["reused"].values()) + total["computed"]
+    assert total["computed"] == sum(total["lost"].values()) + total["new"] + total["tail"]
+
+
+def many(folder: Path) -> Path:
+    """Engines that share, and one that cannot; a write that failed, and requests that miss its pages."""
+    story = Story()
+    first, second, other = story.engine(), story.engine(), story.engine(page=64, scheme="other")
+    first.request("writes", 8)
+    first.request("fails", 8, bad_put={3: -200})
+    for number in range(5):
+        second.request(f"reads-{number}", 8, prompt="writes", hit=8)
+        second.request(f"misses-{number}", 8, prompt="writes", hit=2)
+    other.request("elsewhere", 2, prompt="writes")
+    return story.recording.write(folder)
+
+
+def test_losses_are_exact_however_few_requests_are_judged_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who wrote a page is found though its request is judged with another part; so is a twin under another key."""
+    folder = many(tmp_path / "run")
+    tokens, lost = summed(folder)
+    assert {code[3] for code in lost} >= {"K", "R"}
+    for at_once in (1, 3, 1000):
+        monkeypatch.setattr(verdicts, "AT_ONCE", at_once)
+        with opened(f"chdb:{folder}") as database:
+            found = fleet(database)
+        assert found.total.lost == lost
+        assert (found.total.requests, found.total.storage, found.total.new) == (tokens["requests"], tokens["storage"], tokens["new"])
+
+
+def test_servers_that_cannot_share_are_told_with_the_cause_first(tmp_path: Path) -> None:
+    """Those that are alike stand in one group; a pair has the code, the field and both values."""
+    found = told(many(tmp_path / "run"))
+    assert [len(group) for group in found["groups"]] == [2, 1]
+    (pair,) = found["apart"]
+    assert pair["differ"][0] == {"code": "HC-K01", "field": "page size", "first": 16, "second": 64}
+    text = hicachectl("fleet", str(tmp_path / "run"))
+    assert text.returncode == 0
+    assert "servers that cannot read each other's pages" in text.stdout
+    assert "HC-K01  page size" in text.stdout
+
+
+def test_the_rank_that_lags_is_named_and_the_slowest_transfer_comes_first(tmp_path: Path) -> None:
+    """Two ranks of one server at the same transfers: the ratio of their medians; every rank tells how many requests it saw."""
+    story = Story()
+    ranks = [story.engine(tp_rank=rank, tp_size=2) for rank in (0, 1)]
+    for number in range(3):
+        for rank, engine in enumerate(ranks):
+            engine.span(v.REQUEST_QUEUED, rid=f"r{number}", attributes={v.PROMPT_TOKENS: 100})
+            engine.span(v.PREFETCH_TRANSFER, rid=f"r{number}", took=10.0 * (rank + 1) + number, attributes={v.AGREED_TOKENS: 96, v.DONE_TOKENS: 96})
+    found = told(story.recording.write(tmp_path / "run"))
+    (skew,) = found["skew"]
+    assert (skew["work"], skew["p50_ms"], skew["ratio"]) == ("transfers", {"TP0": 11.0, "TP1": 21.0}, 1.909)
+    assert [(each["rid"], each["ms"]) for each in found["slowest"][:2]] == [("r2", 22.0), ("r1", 21.0)]
+    assert [(each["tp_rank"], each["requests"]) for each in found["engines"]] == [(0, 3), (1, 3)]
+    assert found["total"]["never_prefilled"] == 3
+
+
+def test_a_fleet_without_a_request_is_told_all_the_same(tmp_path: Path) -> None:
+    """An engine that has served nothing is a row of zeros."""
+    story = Story()
+    story.engine()
+    done = hicachectl("fleet", str(story.recording.write(tmp_path / "run")))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[1].split()[:4] == ["host-a", "101", "TP0", "0"]
+    assert json.loads(hicachectl("fleet", str(tmp_path / "run"), "-o", "json").stdout)["lost"] == []
