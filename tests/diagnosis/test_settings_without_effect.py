@@ -49,6 +49,17 @@ def test_a_tree_that_has_no_storage(tmp_path: Path, tree: str, expected: list[st
     assert all(each.args["backend"] == "mooncake" and each.certain for each in told.values())
 
 
+@pytest.mark.parametrize(("message", "expected"), [("Host cache is not supported yet", ["HC-A16"]), ("no such model", [])])
+def test_a_tree_that_refuses_a_host_cache(tmp_path: Path, message: str, expected: list[str]) -> None:
+    """With the hierarchical cache on, the experimental tree ends the scheduler in its own words."""
+    story = Story()
+    engine = story.engine(backend=False)
+    engine.span(v.ENGINE, error=True, attributes={v.OUTCOME: "failed", v.ERROR: "NotImplementedError", v.ERROR_TEXT: message})
+    told = found(story, tmp_path)
+    assert list(told) == expected
+    assert all(each.args["started"] is False for each in told.values())
+
+
 CREATE: dict[str, Any] = {v.OUTCOME: "ok", v.BACKEND: "mooncake", v.BACKEND_CLASS: "MooncakeStore", v.TP_RANK: 0, v.TP_SIZE: 2}
 
 
