@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -60,13 +60,20 @@ def _explain(asked: Asked, fail_on: FailOn, output: Output) -> int:
     from hicachectl.commands.asked import recorded  # noqa: PLC0415
     from hicachectl.diagnosis.codes import ALL, canonical  # noqa: PLC0415
     from hicachectl.diagnosis.gathering import merged  # noqa: PLC0415
-    from hicachectl.diagnosis.run import Judging, judge, select  # noqa: PLC0415
+    from hicachectl.diagnosis.run import Judging, concerning, judge, select  # noqa: PLC0415
+    from hicachectl.index.ask import ask  # noqa: PLC0415
     from hicachectl.model.world import world  # noqa: PLC0415
     from hicachectl.views import explain as view  # noqa: PLC0415
 
     code, request = asked.code, asked.request
     if code is not None and canonical(code) not in ALL:
         raise UsageError(f"--code {one_line(code)}: no finding has this code; `hicachectl code` lists them")
+    if request is not None and code is None and asked.source is None:
+        told = ask(asked.runs or (), request)
+        if told is not None:
+            rows = [each.explained for each in told.attempts]
+            found = merged(concerning(told.findings, {(row["rid"], row["engine"]) for row in rows}))
+            return _written(told.head, _some(rows, told.head["runs"], request), lambda: found, fail_on, output)
     seen = world(recorded(asked.runs, asked.source, request if code is None else None))
     if not seen.journeys and not any(engine.scheduler for engine in seen.engines.values()):
         raise UnreachableError(f"no engine left anything in {', '.join(seen.recording.paths)}: its command started none, or the hicachectl plugin is not in its Python")
@@ -75,9 +82,14 @@ def _explain(asked: Asked, fail_on: FailOn, output: Output) -> int:
         requests = (view.request_row(each) for each in judging.requests(seen.journeys, forget=True))
         return _written(view.head_row(seen), requests, lambda: merged(judging.raised()), fail_on, output)
     verdicts, findings = select(judge(seen), request, code)
-    if request is not None and not verdicts:
-        raise UsageError(f"no request id of {', '.join(seen.recording.paths)} is or begins with {one_line(request)}: see `hicachectl show`")
-    return _written(view.head_row(seen), map(view.request_row, verdicts), lambda: findings, fail_on, output)
+    rows = [view.request_row(each) for each in verdicts]
+    return _written(view.head_row(seen), _some(rows, seen.recording.paths, request), lambda: findings, fail_on, output)
+
+
+def _some(rows: list[dict[str, Any]], runs: Sequence[str], request: str | None) -> list[dict[str, Any]]:
+    if request is not None and not rows:
+        raise UsageError(f"no request id of {', '.join(runs)} is or begins with {one_line(request)}: see `hicachectl show`")
+    return rows
 
 
 def _written(head: dict[str, Any], requests: Iterable[dict[str, Any]], findings: "Callable[[], list[Finding]]", fail_on: FailOn, output: Output) -> int:

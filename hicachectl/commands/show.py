@@ -2,6 +2,8 @@
 
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Optional
 
 import typer
@@ -10,6 +12,7 @@ from hicachectl import store
 from hicachectl.commands.asked import recorded
 from hicachectl.exits import UsageError, one_line
 from hicachectl.options import FromOption, Output, OutputOption, RequestOption, RunsArgument
+from hicachectl.store import Span
 from hicachectl.store.around import around
 from hicachectl.store.when import moment
 from hicachectl.views import journey as view
@@ -53,17 +56,56 @@ def show(
     now = time.time_ns()
     begin = moment(since, "--since", now) if since is not None else 0
     end = moment(until, "--until", now) if until is not None else sys.maxsize
-    recording = recorded(runs, from_, request if code is None else None)
-    rows = [row for row in _rows(recording, code) if begin <= row.start_ns <= end]
-    if request is not None:
-        rows = _named(rows, request)
-    one = rows[0].rid if request is not None and len({row.rid for row in rows}) == 1 else None
-    spans = around(recording, one) if one is not None else []
+    with store.uncollected():
+        told = _told(Asked(runs, from_, request, code), lambda row: begin <= row.start_ns <= end)
+    _write(told, one_asked=request is not None, output=output)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Where to read; which requests: by id, or how it begins, and by the code of a finding."""
+
+    runs: list[str] | None
+    source: str | None
+    request: str | None
+    code: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Requests that were asked for, what is known to be missing, and where all rows are of one request the spans around it."""
+
+    paths: list[str]
+    complete: bool
+    dropped: int
+    incomplete: list[str]
+    rows: list[view.Row]
+    spans: Callable[[str], list[Span]]
+
+
+def _told(asked: Asked, kept: Callable[[view.Row], bool]) -> Told:
+    request, code = asked.request, asked.code
+    if request is not None and code is None and asked.source is None:
+        from hicachectl.index.ask import ask  # noqa: PLC0415 - `show --help` needs none of it
+
+        found = ask(asked.runs or (), request, lambda each: kept(each.shown))
+        if found is not None:
+            head, rows = found.head, _named([each.shown for each in found.attempts], request)
+            return Told(head["runs"], head["complete"], head["dropped_spans"], head["incomplete"], rows, lambda _: found.spans)
+    recording = recorded(asked.runs, asked.source, request if code is None else None)
+    rows = [row for row in _rows(recording, code) if kept(row)]
+    rows = _named(rows, request) if request is not None else rows
+    return Told(recording.paths, recording.complete, recording.dropped, recording.incomplete, rows, lambda rid: around(recording, rid))
+
+
+def _write(told: Told, *, one_asked: bool, output: Output) -> None:
+    rows = told.rows
+    one = rows[0].rid if one_asked and len({row.rid for row in rows}) == 1 else None
+    spans = told.spans(one) if one is not None else []
     if output is Output.json:
-        told = {one: spans} if one is not None else {}
-        print(view.show_document(recording.paths, recording.complete, recording.dropped, rows, told), end="")
+        print(view.show_document(told.paths, told.complete, told.dropped, rows, {one: spans} if one is not None else {}), end="")
         return
-    for reason in recording.incomplete:
+    for reason in told.incomplete:
         sys.stderr.write(f"incomplete: {one_line(reason)}\n")
     if one is not None:
         print(view.journey(one, spans, width=width(), colour=colour()), end="")

@@ -67,6 +67,9 @@ def judge(seen: World) -> Diagnosis:
     return found
 
 
+_BETWEEN = 500
+
+
 class Judging:
     """Judges requests one after the other, and keeps of each only what the findings of the whole need."""
 
@@ -77,7 +80,7 @@ class Judging:
 
     def requests(self, journeys: Iterable[Journey], *, forget: bool = False) -> Iterator[Verdict]:
         """The verdict on each of JOURNEYS, as soon as it is known; to FORGET it once it was taken keeps memory small."""
-        for journey in journeys:
+        for number, journey in enumerate(journeys):
             one = judged(journey, self.world)
             case = Case(journey, one.account, self.world)
             self.found += one.lost
@@ -88,6 +91,9 @@ class Judging:
             yield one
             if forget:
                 journey.forget()
+                self.world.prints.forget()
+                if number % _BETWEEN == 0:
+                    self.world.recording.release()
 
     def raised(self) -> list[Finding]:
         """What was said of each request and engine, without what follows from a cause of the same request."""
@@ -135,7 +141,11 @@ def select(found: Diagnosis, request: str | None, code: str | None) -> tuple[lis
         and (code is None or each.journey.attempt.rid in named or any(loss.code == canonical(code) for loss in each.lost))
     ]
     if request is not None:
-        rids = {each.journey.attempt.rid for each in requests}
-        engines = {each.journey.attempt.engine.id for each in requests}
-        raised = [each for each in raised if rids & set(each.rids) or (not each.rids and engines & set(each.engines))]
+        raised = concerning(raised, {(each.journey.attempt.rid, each.journey.attempt.engine.id) for each in requests})
     return requests, merged(raised)
+
+
+def concerning(raised: Iterable[Finding], asked: Iterable[tuple[str, str]]) -> list[Finding]:
+    """Those of RAISED that name a request of ASKED (request id, engine), or its engine and no request at all."""
+    rids, engines = {rid for rid, _ in asked}, {engine for _, engine in asked}
+    return [each for each in raised if rids & {*each.rids} or (not each.rids and engines & {*each.engines})]

@@ -133,7 +133,7 @@ def attempts(recording: Recording, engines: dict[str, Engine]) -> list[Attempt]:
     children: dict[str, list[Span]] = defaultdict(list)
     current: dict[tuple[str, str], Attempt] = {}
     found: list[Attempt] = []
-    for span in recording.spans:
+    for span in recording.walk():
         if span.parent_id:
             children[span.parent_id].append(span)
         rid = span.rid

@@ -132,6 +132,7 @@ class Engine:
             batch = number(span, v.BATCH)
             if batch is not None:
                 found.setdefault(batch, span)
+            span.forget()
         return found
 
     def of_node(self, name: str, node: int, since_ns: int) -> Span | None:
@@ -146,6 +147,7 @@ class Engine:
             for span in self.all(name):
                 for node in dict.fromkeys(numbers(span, v.NODES)):
                     found[node].append(span)
+                span.forget()
         return self._of_nodes[name]
 
     @once

@@ -18,7 +18,7 @@ def engines(recording: Recording) -> dict[str, Engine]:
     have = recording.have
     for each in found.values():
         each.missing = max(0, each.ledger.written - have.get(each.id, 0)) if each.ledger is not None else 0
-    for span in recording.spans:
+    for span in recording.walk():
         engine = found.get(span.engine)
         if engine is None:
             continue

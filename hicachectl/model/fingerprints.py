@@ -31,6 +31,13 @@ class Fingerprints:
         # Millions of blocks, nearly all of them of one request: a list for each would be most of the memory.
         self._one: dict[Hashable, Attempt] = {}
         self._more: dict[Hashable, dict[Hashable, Attempt]] = {}
+        self._looked_at: set[Attempt] = set()
+
+    def forget(self) -> None:
+        """Let go of what was decoded of the requests that were compared."""
+        for attempt in self._looked_at:
+            attempt.forget()
+        self._looked_at.clear()
 
     def add(self, attempt: Attempt, blocks: Iterable[int]) -> None:
         """Enter the request under the digests of BLOCKS."""
@@ -38,11 +45,14 @@ class Fingerprints:
         for block in blocks:
             digest = _short(digests[block])
             first = self._one.setdefault(digest, attempt)
-            if first is not attempt:
-                named = self._more.setdefault(digest, {})
-                if not named:
-                    named[_names(first, block)] = first
-                named.setdefault(_names(attempt, block), attempt)
+            if first is attempt:
+                continue
+            name, named = _names(attempt, block), self._more.get(digest)
+            if named is not None:
+                named.setdefault(name, attempt)
+            elif name != _names(first, block):
+                self._more[digest] = {_names(first, block): first, name: attempt}
+            self._looked_at.add(first)
 
     def twins(self, own: Attempt, end_token: int, pages: Pages, time_ns: int) -> Iterator[Twin]:
         """Requests that share the first END_TOKEN tokens, by a block that covers them all, and wrote them under another key by a time."""
@@ -52,6 +62,7 @@ class Fingerprints:
             return
         digest = _short(digests[block])
         for other in self._sharing(digest):
+            self._looked_at.add(other)
             found = _written(other, end_token, pages, time_ns) if other is not own else None
             if found is not None and _differs(own, found):
                 yield found
@@ -119,4 +130,5 @@ def fingerprints(attempts: Iterable[Attempt]) -> Fingerprints:
         else:
             found.add(attempt, blocks)
         attempt.forget()
+        found.forget()
     return found

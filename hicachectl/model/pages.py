@@ -2,8 +2,8 @@
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 
 from hicachectl.model.objects import batch
@@ -29,28 +29,63 @@ class Write:
 _TIME = attrgetter("time_ns")
 
 
-@dataclass(slots=True)
 class Pages:
-    """Every write of a recording by object scheme and page key."""
+    """Every write of a recording by what stands before the page key, and by page key."""
 
-    writes: dict[tuple[str, str], list[Write]] = field(default_factory=lambda: defaultdict(list))
-    clears: list[int] = field(default_factory=list)
-    """When the store was emptied on purpose: what was written before is not known to be there."""
-    copies: dict[tuple[str, str], int] = field(default_factory=dict)
-    """Engine and page key -> when its copy to the host was last begun or refused."""
+    def __init__(self) -> None:
+        # Millions of pages, nearly all of them written once: a list for each, and the digits of their keys, would be most of the memory.
+        self._writes: dict[str, dict[Hashable, Write | list[Write]]] = defaultdict(dict)
+        self.clears: list[int] = []
+        """When the store was emptied on purpose: what was written before is not known to be there."""
+        self._backups: list[Span] = []
+        self._copies: dict[tuple[str, Hashable], int] | None = None
 
     def copied(self, engine: str, page_key: str, since_ns: int) -> bool:
-        """Whether an engine was about to copy a page to the host at or after a time."""
-        return self.copies.get((engine, page_key), -1) >= since_ns
+        """Whether an engine was about to copy a page to the host, or refused to, at or after a time."""
+        if self._copies is None:
+            self._copies = {(span.engine, _short(key)): span.start_ns for span in self._backups for key in keys(span)}
+        return self._copies.get((engine, _short(page_key)), -1) >= since_ns
+
+    def of(self, prefix: str, page_key: str) -> Sequence[Write]:
+        """Every write of a page, in time order."""
+        found = self._writes.get(prefix, {}).get(_short(page_key), ())
+        return (found,) if isinstance(found, Write) else found
+
+    def all(self) -> Iterator[tuple[tuple[str, Hashable], Sequence[Write]]]:
+        """What names each page, and its writes."""
+        for prefix, written in self._writes.items():
+            for key, found in written.items():
+                yield (prefix, key), (found,) if isinstance(found, Write) else found
+
+    def add(self, prefix: str, page_key: str, write: Write) -> None:
+        """Note a write; `sort` has to follow before anything is asked."""
+        written, key = self._writes[prefix], _short(page_key)
+        before = written.setdefault(key, write)
+        if isinstance(before, list):
+            before.append(write)
+        elif before is not write:
+            written[key] = [before, write]
+
+    def backed(self, span: Span) -> None:
+        """Note a copy to the host; its pages are looked at when somebody asks."""
+        self._backups.append(span)
+
+    def sort(self) -> None:
+        """Put everything into time order."""
+        self.clears.sort()
+        for written in self._writes.values():
+            for found in written.values():
+                if isinstance(found, list):
+                    found.sort(key=_TIME)
 
     def before(self, prefix: str, page_key: str, time_ns: int) -> list[Write]:
         """Writes of a page up to a time, since the store was last emptied."""
         since = self.clears[bisect_right(self.clears, time_ns) - 1] if self.clears and self.clears[0] <= time_ns else 0
-        found = self.writes.get((prefix, page_key))
-        if found is None:
+        found = self.of(prefix, page_key)
+        if not found:
             return []
         end = bisect_right(found, time_ns, key=_TIME)
-        return found[bisect_left(found, since, 0, end, key=_TIME) : end]
+        return list(found[bisect_left(found, since, 0, end, key=_TIME) : end])
 
     def known(self, prefix: str, page_key: str, suffixes: Iterable[str], time_ns: int) -> list[Write]:
         """The writes that together left every object of a page in the store by a time; empty where one is missing."""
@@ -63,8 +98,8 @@ class Pages:
 
     def after(self, prefix: str, page_key: str, suffixes: Iterable[str], time_ns: int) -> list[Write]:
         """The writes from a time on that together cover every object of a page; empty where one is missing."""
-        written = self.writes.get((prefix, page_key), [])
-        found = written[bisect_left(written, time_ns, key=_TIME) :]
+        written = self.of(prefix, page_key)
+        found = list(written[bisect_left(written, time_ns, key=_TIME) :])
         there: set[str] = set()
         for write in found:
             there |= write.suffixes
@@ -76,19 +111,27 @@ def pages(recording: Recording) -> Pages:
     """Read every put, and every existence answer that made a put unnecessary."""
     found = Pages()
     stores = {span.span_id for span in recording.spans if span.name == v.WRITE_STORE}
-    for span in recording.spans:
+    for span in recording.walk():
         if span.name == v.STORE_PUT:
             _add(found, span, moved=True)
         elif span.name == v.STORE_EXIST and span.parent_id in stores:
             _add(found, span, moved=False)
         elif span.name == v.WRITE_BACKUP:
-            found.copies.update(dict.fromkeys(((span.engine, key) for key in keys(span)), span.start_ns))
+            found.backed(span)
         elif span.name == v.STORAGE_CLEAR and not failed(span):
             found.clears.append(span.end_ns)
-    for writes in found.writes.values():
-        writes.sort(key=_TIME)
-    found.clears.sort()
+        if recording.mapped:
+            span.forget()
+    found.sort()
     return found
+
+
+def _short(page_key: str) -> Hashable:
+    """The first half of a page key, a digest, in a third of the memory of its digits."""
+    try:
+        return int(page_key[:32], 16)
+    except ValueError:
+        return page_key
 
 
 def _add(found: Pages, span: Span, *, moved: bool) -> None:
@@ -101,4 +144,4 @@ def _add(found: Pages, span: Span, *, moved: bool) -> None:
             write = alike.get(page.good)
             if write is None:
                 write = alike[page.good] = Write(span.end_ns, span.engine, rid, span.span_id, frozenset(page.good), moved, call.object_bytes)
-            found.writes[call.prefix, page.page_key].append(write)
+            found.add(call.prefix, page.page_key, write)

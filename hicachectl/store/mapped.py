@@ -17,7 +17,10 @@ _STEP = 32 << 20
 class Mapped:
     """One file, mapped; it stays so for as long as a span of it lives."""
 
-    def __init__(self, data: mmap.mmap) -> None:
+    def __init__(self, path: Path, data: mmap.mmap) -> None:
+        self.path = path
+        self.places: list[tuple[int, int]] = []
+        """Where each line begins and ends, as far as they were looked at."""
         self._data = data
 
     def lines(self) -> Iterator[tuple[memoryview, bool]]:
@@ -31,6 +34,7 @@ class Mapped:
             line = view[start:end]
             # A line of spans begins with a brace: only what does not is worth a closer look.
             if len(line) and (line[0] == ord("{") or not bytes(line).isspace()):
+                self.places.append((start, end))
                 yield line, whole
             start = end + 1
             if start - given > _STEP:
@@ -42,17 +46,22 @@ class Mapped:
         self._data.madvise(mmap.MADV_DONTNEED)
 
 
-def mapped_file(path: Path) -> Mapped | None:
-    """PATH mapped, or None where it is small, still growing, or nothing that can be mapped."""
+def is_at_rest(changed_s: float) -> bool:
+    """Whether a file that was last written to at this time is likely to stay as it is."""
+    return not 0 <= time.time() - changed_s < _AT_REST_S
+
+
+def mapped_file(path: Path, least_bytes: int) -> Mapped | None:
+    """PATH mapped, or None where it has less than LEAST_BYTES, still grows, or is nothing that can be mapped."""
     try:
         with path.open("rb") as stream:
             told = os.fstat(stream.fileno())
             if (
-                told.st_size < LEAST_BYTES
-                or time.time() - told.st_mtime < _AT_REST_S
+                told.st_size < least_bytes
+                or not is_at_rest(told.st_mtime)
                 or not hasattr(mmap, "MADV_DONTNEED")
             ):
                 return None
-            return Mapped(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
+            return Mapped(path, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
     except (OSError, ValueError):
         return None

@@ -14,10 +14,12 @@ from hicachectl.store import files, ledger
 from hicachectl.store.completeness import reasons
 from hicachectl.store.ledger import Ledger
 from hicachectl.store.lines import BrokenLineError, Decoder
-from hicachectl.store.mapped import Mapped, mapped_file
+from hicachectl.store.mapped import LEAST_BYTES, Mapped, mapped_file
 from hicachectl.store.shelf import named, newest
 from hicachectl.store.span import Span, Value
 from tracers import vocabulary as v
+
+_STRIDE = 16_384
 
 
 @dataclass(slots=True)
@@ -58,6 +60,8 @@ class Recording:
     """Spans that the processes say they wrote and that are not here."""
     mapped: list[Mapped] = field(default_factory=list)
     """Files whose spans keep their attributes on disk until they are asked for."""
+    lines: list[tuple[int, int]] = field(default_factory=list)
+    """Lines of mapped files: number of the file in `mapped`, number of the line in it."""
     incomplete: list[str] = field(default_factory=list)
     """One sentence for each reason why this may not be all that happened."""
     told: dict[str, Told] | None = None
@@ -83,19 +87,30 @@ class Recording:
             self.incomplete.append(sentence)
             self.missing += missing
 
+    def walk(self) -> Iterator[Span]:
+        """SPANS one after the other; what looking into each took of memory is given back on the way."""
+        for start in range(0, len(self.spans), _STRIDE):
+            yield from self.spans[start : start + _STRIDE]
+            self.release()
+
+    def release(self) -> None:
+        """Give back the memory that holds parts of mapped files; they are read again when they are asked for."""
+        for each in self.mapped:
+            each.release()
+
     @property
     def complete(self) -> bool:
         """Whether nothing is known to be missing."""
         return not self.incomplete
 
 
-def read(runs: Sequence[str | Path] = ()) -> Recording:
+def read(runs: Sequence[str | Path] = (), *, map_from: int = LEAST_BYTES) -> Recording:
     """Read RUNS (folders, files, '-' for stdin; none: the newest recording) as one recording.
 
-    UnreachableError where a run is absent, BadInputError where nothing in a file can be read.
+    Files of MAP_FROM bytes and more stay on disk. UnreachableError where a run is absent, BadInputError where nothing in a file can be read.
     """
     with uncollected():
-        return _Reading(runs or [newest().path]).result()
+        return _Reading(runs or [newest().path], map_from).result()
 
 
 def lines(source: Path | str) -> Iterator[tuple[bytes, bool]]:
@@ -125,7 +140,8 @@ def uncollected() -> Iterator[None]:
 class _Reading:
     """One call of `read`."""
 
-    def __init__(self, runs: Sequence[str | Path]) -> None:
+    def __init__(self, runs: Sequence[str | Path], map_from: int) -> None:
+        self.map_from = map_from
         self.runs = [run if run == files.STDIN else named(run) for run in runs]
         self.decoder = Decoder()
         self.good_lines = 0
@@ -151,10 +167,13 @@ class _Reading:
 
     def _read(self, source: Path | str) -> None:
         good = bad = cut = 0
-        spans = self.out.spans
-        for line, whole in self._lines(source):
+        spans, mapped = self.out.spans, self._mapped(source)
+        for line, whole in lines(source) if mapped is None else mapped.lines():
             try:
-                spans += self.decoder.spans(line)
+                found = self.decoder.spans(line)
+                if mapped is not None:
+                    self._placed(found, mapped)
+                spans += found
                 good += 1
             except BrokenLineError:
                 bad, cut = bad + whole, cut + (not whole)
@@ -164,12 +183,17 @@ class _Reading:
         if not good and (bad or (cut and source in self.runs)):
             raise _unreadable(_shown(source))
 
-    def _lines(self, source: Path | str) -> Iterator[tuple[bytes | memoryview, bool]]:
-        mapped = None if isinstance(source, str) else mapped_file(source)
-        if mapped is None:
-            return lines(source)
-        self.out.mapped.append(mapped)
-        return mapped.lines()
+    def _mapped(self, source: Path | str) -> Mapped | None:
+        mapped = None if isinstance(source, str) else mapped_file(source, self.map_from)
+        if mapped is not None:
+            self.out.mapped.append(mapped)
+        return mapped
+
+    def _placed(self, found: list[Span], mapped: Mapped) -> None:
+        number = len(self.out.lines)
+        self.out.lines.append((len(self.out.mapped) - 1, len(mapped.places) - 1))
+        for span in found:
+            span.line = number
 
     def _ledgers(self) -> None:
         out = self.out

@@ -50,6 +50,8 @@ class Span(Struct, gc=False, eq=False):
     raw: Raw = field(name="attributes", default=_NOTHING)
     engine: str = field(name="(engine)", default="")
     decoded: dict[str, Any] | None = field(name="(decoded)", default=None)
+    line: int = field(name="(line)", default=-1)
+    """Which of the recording's lines it stands in, where its file is mapped."""
 
     @property
     def attributes(self) -> dict[str, Value]:

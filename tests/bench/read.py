@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.pairs import Figure, quick, show
+from tracers import vocabulary as v
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "tests" / "samples" / "versions" / "0.5.14"
@@ -31,38 +32,64 @@ EXPLAIN = "import sys; from hicachectl.cli import main; sys.argv = ['hicachectl'
 READ = "import sys; from pathlib import Path; from hicachectl import store; found = store.read([Path(sys.argv[1])])\nfor span in found.spans: span.attributes"
 SHOW = "import sys; from hicachectl.cli import main; sys.argv = ['hicachectl', 'show', sys.argv[1], '--request', sys.argv[2], '-o', 'json']; main()"
 BATCH = 512
+SERVING = (v.FORWARD, v.EXECUTED, v.LOAD_BACK_START, v.LOAD_BACK_DONE)
+"""Spans without a request id that serving makes."""
+HASHED = {v.PAGE_KEYS: v.PAGE_KEY_DIGITS, v.PROMPT_PAGE_KEYS: v.PAGE_KEY_DIGITS, v.FINGERPRINT: v.FINGERPRINT_DIGITS}
+COUNTED = (v.BATCH, v.OPERATION, v.NODE)
 
 
 def sample() -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]]]:
-    """(resource group without spans, spans of the process, spans of one request) of a recording of the real engine."""
+    """(resource group without spans, spans of the process, spans that two requests make) of a recording of the real engine.
+
+    The first request is cold and its pages are written, the second asks the same and takes them from the store.
+    """
     lines = [json.loads(line) for path in SAMPLE.glob("spans-*") for line in path.read_text().splitlines()]
     spans = [span for line in lines for span in line["resourceSpans"][0]["scopeSpans"][0]["spans"]]
-    rids = [_rid(span) for span in spans]
-    rid = max({each for each in rids if each}, key=rids.count)
-    return lines[-1]["resourceSpans"][0], [span for span in spans if not _rid(span)], [span for span in spans if _rid(span) == rid]
+    serving = [span for span in spans if _rid(span) or span["name"] in SERVING]
+    return lines[-1]["resourceSpans"][0], [span for span in spans if span not in serving], serving
 
 
 def _rid(span: dict[str, Any]) -> str:
-    return next((each["value"]["stringValue"] for each in span["attributes"] if each["key"] == "hicache.request.id"), "")
+    return next((each["value"]["stringValue"] for each in span["attributes"] if each["key"] == v.RID), "")
 
 
 def grown(count: int) -> Iterator[dict[str, Any]]:
-    """COUNT spans: those of the process once, then the same request again and again under other ids, a millisecond later each time."""
-    _, process, request = sample()
+    """COUNT spans: those of the process once, then the same two requests again and again, a millisecond later each time.
+
+    Each time under other request ids, with other prompts (page keys and fingerprints), batches, operations and nodes.
+    """
+    _, process, serving = sample()
     yield from process
-    left, number = count - len(process), 0
+    left, turn = count - len(process), 0
     while left > 0:
-        number += 1
-        ids = {span["spanId"]: f"{number:08x}{index:08x}" for index, span in enumerate(request)}
-        for span in request[:left]:
-            made = {**span, "traceId": f"{number:032x}", "spanId": ids[span["spanId"]]}
-            if "parentSpanId" in span:
-                made["parentSpanId"] = ids.get(span["parentSpanId"], span["parentSpanId"])
-            for key in ("startTimeUnixNano", "endTimeUnixNano"):
-                made[key] = str(int(span[key]) + number * 1_000_000)
-            made["attributes"] = [{"key": each["key"], "value": {"stringValue": f"request-{number}"}} if each["key"] == "hicache.request.id" else each for each in span["attributes"]]
-            yield made
-        left -= len(request)
+        turn += 1
+        ids = {span["spanId"]: f"{turn:08x}{index:08x}" for index, span in enumerate(serving)}
+        yield from (_again(span, turn, ids) for span in serving[:left])
+        left -= len(serving)
+
+
+def _again(span: dict[str, Any], turn: int, ids: dict[str, str]) -> dict[str, Any]:
+    made = {**span, "traceId": f"{turn:08x}{span['traceId'][8:]}", "spanId": ids[span["spanId"]]}
+    if "parentSpanId" in span:
+        made["parentSpanId"] = ids.get(span["parentSpanId"], span["parentSpanId"])
+    for key in ("startTimeUnixNano", "endTimeUnixNano"):
+        made[key] = str(int(span[key]) + turn * 1_000_000)
+    made["attributes"] = [{"key": each["key"], "value": _other(each["key"], each["value"], turn)} for each in span["attributes"]]
+    return made
+
+
+def _other(key: str, value: dict[str, Any], turn: int) -> dict[str, Any]:
+    """A value of the sample as it would be in another turn."""
+    if key == v.RID:
+        return {"stringValue": f"{value['stringValue']}-{turn}"}
+    if key in HASHED:
+        text, digits = value["stringValue"], HASHED[key]
+        return {"stringValue": "".join(f"{turn:08x}{text[place + 8 : place + digits]}" for place in range(0, len(text), digits))}
+    if key in COUNTED:
+        return {"intValue": str(int(value["intValue"]) + 10 * turn)}
+    if key == v.NODES:
+        return {"arrayValue": {"values": [_other(v.NODE, each, turn) for each in value["arrayValue"]["values"]]}}
+    return value
 
 
 def write(folder: Path, count: int) -> Path:
@@ -116,7 +143,7 @@ def measure(folder: Path, count: int) -> tuple[list[Figure], float]:
         speed.append((before + after) / 2 / (took - begin))
         explained.append(took - begin)
     _, most = run(GROUP, str(file))
-    one, _ = run(SHOW, str(file.parent), "request-7")
+    one, _ = run(SHOW, str(file.parent), "storage-7")
     name = f"{count:,} spans ({size >> 20} MiB)"
     figures = [
         Figure(f"explain of {name}: speed of a bare orjson parse", sorted(speed)[len(speed) // 2], 1, " x", f"({min(explained):.1f} s CPU)", at_least=True),

@@ -29,7 +29,7 @@ def _before(world: World, clear: Span) -> tuple[int | None, bool]:
     since = max((time for time in world.pages.clears if time < clear.start_ns), default=0)
     objects = {
         (key, suffix)
-        for key, writes in world.pages.writes.items()
+        for key, writes in world.pages.all()
         for write in writes
         if since < write.time_ns <= clear.start_ns
         for suffix in write.suffixes

@@ -33,7 +33,7 @@ def judge(case: Case) -> Iterator[Finding]:
 
 def _written_bytes(case: Case, call: Batch) -> int | None:
     for page in call.pages:
-        for write in case.world.pages.writes.get((call.prefix, page.page_key), ()):
+        for write in case.world.pages.of(call.prefix, page.page_key):
             if write.moved and write.object_bytes is not None and write.object_bytes != call.object_bytes:
                 return write.object_bytes
     return None
@@ -43,7 +43,7 @@ def _field(case: Case, call: Batch) -> str:
     """Which setting of the writer differs, where the writer is in the recording."""
     mine = case.journey.attempt.engine
     for page in call.pages:
-        for write in case.world.pages.writes.get((call.prefix, page.page_key), ()):
+        for write in case.world.pages.of(call.prefix, page.page_key):
             other = case.world.engines.get(write.engine)
             if other is None or other is mine:
                 continue
