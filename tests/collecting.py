@@ -121,6 +121,10 @@ class Receiver:
     url: str = ""
     answer: tuple[int, str, bytes] = (200, "application/json", b'{"partialSuccess":null}')
     answers: list[tuple[int, str, bytes]] = field(default_factory=list)
+    delay: float = 0
+    """Seconds that it takes over each answer."""
+    closed: bool = False
+    """It has ended: a connection that was kept open gets no answer any more."""
     bodies: list[bytes] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     metrics: list[tuple[bytes, dict[str, str]]] = field(default_factory=list)
@@ -174,8 +178,8 @@ def series(request: Any) -> dict[tuple[Any, ...], Any]:
 
 
 @contextmanager
-def receiver(**told: Any) -> Iterator[Receiver]:
-    """A receiver that listens."""
+def receiver(port: int = 0, **told: Any) -> Iterator[Receiver]:
+    """A receiver that listens, at PORT where one is named."""
     made = Receiver(**told)
 
     class Handler(BaseHTTPRequestHandler):
@@ -183,6 +187,10 @@ def receiver(**told: Any) -> Iterator[Receiver]:
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
+            if made.closed:
+                self.close_connection = True
+                return
+            time.sleep(made.delay)
             status, kind, text = made.answers.pop(0) if made.answers else made.answer
             if status == 200:
                 made.take(body, {key.lower(): value for key, value in self.headers.items()} | {"path": self.path})
@@ -195,13 +203,14 @@ def receiver(**told: Any) -> Iterator[Receiver]:
         def log_message(self, *told: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     server.daemon_threads = True
     made.url = f"http://127.0.0.1:{server.server_port}"
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
         yield made
     finally:
+        made.closed = True
         server.shutdown()
         server.server_close()
 
@@ -261,6 +270,7 @@ class Collecting:
     grpc: str
     http: str
     sink: Receiver
+    pid: int = 0
 
     def spans(self, count: int, timeout: float = 20) -> dict[str, Any]:
         """What the sink holds, in the form of `plain`, once it has COUNT spans, or after a while."""
@@ -313,7 +323,7 @@ def collector(folder: Path) -> Iterator[Collecting]:
             child = subprocess.Popen([agent, "start", *files, *taken, *given, "--batch-timeout", "100ms"], stdout=out, stderr=out)
         try:
             _wait_for(http, child)
-            yield Collecting(f"http://{grpc}", f"http://{http}", sink)
+            yield Collecting(f"http://{grpc}", f"http://{http}", sink, child.pid)
         finally:
             child.terminate()
             try:

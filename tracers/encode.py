@@ -104,6 +104,8 @@ class Encoder:
     def rename(self, engine: str) -> None:
         """Take the identity of a process: its trace, and span ids from the operating system, for an engine seeds `random` alike on every rank."""
         self.engine = engine
+        self.own = trace_id(engine)
+        """The trace of what serves no request."""
         # Every id has 16 digits without a fill.
         self.base = (int.from_bytes(os.urandom(8), "big") >> 4) + (1 << 60)
         self._requests.clear()
@@ -204,11 +206,17 @@ class Encoder:
         return made
 
 
+def trace_of(span: str) -> str:
+    """The trace id of a span that was made here: it stands first."""
+    return span[len(_HEAD) : len(_HEAD) + 32]
+
+
 def trace_id(name: str) -> str:
     """Trace of a request where the engine keeps none: derived from its id alone, so that all ranks and attempts meet; work for no request has its process's."""
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
+_HEAD = '{"traceId":"'
 _PLAN = """\
 def span(record):
     _, start, end, number, parent, rid, thread, values, error = record
@@ -233,7 +241,7 @@ def _source(shape: Shape, types: Sequence[type]) -> str:
     """The text of a plan: the span as one f-string, whose constant parts are literals beside it."""
     names = [f"v{place}" for place in range(len(types))]
     pieces = [
-        '{"traceId":"', _Computed("trace"), '","spanId":"', _Computed("hex(base + number)[2:]"), '",', _Computed("above"),
+        _HEAD, _Computed("trace"), '","spanId":"', _Computed("hex(base + number)[2:]"), '",', _Computed("above"),
         f'"name":{text(shape.span)},"kind":1,"startTimeUnixNano":"', _Computed("start"), '","endTimeUnixNano":"', _Computed("end"),
         '","attributes":[', _Computed("threads.get(thread) or thread_text(thread)"), _Computed("request_text"),
     ]  # fmt: skip

@@ -43,6 +43,12 @@ class Export:
     """Spans that did not fit into the queue, that the collector refused, or that were left at the end."""
     waiting: int = 0
     """Spans that wait, or are under way."""
+    unsampled: int = 0
+    """Spans that the sampler keeps from the collector."""
+
+    def document(self) -> dict[str, int]:
+        """The counts; that of a sampler where there is one."""
+        return {name: count for name, count in asdict(self).items() if count or name != "unsampled"}
 
 
 @dataclass(slots=True)
@@ -161,6 +167,7 @@ class Ledger:
             (v.ENDED, self.ended_ms),
             (v.DETAIL_DROPPED, self.recorder.queue.detail_dropped),
             (v.EXPORT_DROPPED, self.export.dropped if self.export else None),
+            (v.EXPORT_UNSAMPLED, (self.export.unsampled or None) if self.export else None),
             (v.RUNNING, self.hanging or None),
         ]
 
@@ -186,7 +193,7 @@ class Ledger:
             "dropped": self.dropped,
             "written": self.written,
             "detail_dropped": recorder.queue.detail_dropped,
-            "export": asdict(self.export) if self.export else None,
+            "export": self.export.document() if self.export else None,
             "running": self.hanging,
             "closed": self.closed,
             "faults": list(recorder.guard.texts),

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tracers.encode import trace_of
 from tracers.ledger import Export
 from tracers.settings import GRPC, METRICS, TRACES, Collector
 
@@ -62,6 +63,7 @@ class Exporter:
     def __init__(self, asked: Collector) -> None:
         self.asked = asked
         self.signal = SIGNALS[asked.signal]
+        self._bound = round(asked.share * (1 << 64))
         self.counts = Export()
         self._clear()
 
@@ -81,7 +83,7 @@ class Exporter:
         self._told: set[str] = set()
         self._last_left = LAST_S
         self._thread: threading.Thread | None = None
-        self.counts.sent = self.counts.dropped = self.counts.waiting = 0
+        self.counts.sent = self.counts.dropped = self.counts.waiting = self.counts.unsampled = 0
 
     def start(self) -> None:
         """Start the sending thread; it imports and connects to nothing before there is something to send."""
@@ -104,6 +106,19 @@ class Exporter:
             self._bytes += len(line)
             self.counts.waiting += spans
             self._lock.notify_all()
+
+    def sampled(self, spans: list[str], own: str) -> list[str]:
+        """Those of SPANS that are to be sent: all of the process's OWN trace, and of the requests those whose trace id says so.
+
+        Every rank, and whoever decides by the same ratio, comes to the same choice (opentelemetry.io, TraceIdRatioBased: the lower 64 bits
+        against a bound).
+        """
+        if self.asked.share >= 1:
+            return spans
+        traces = map(trace_of, spans)
+        sent = [span for span, trace in zip(spans, traces, strict=True) if trace == own or int(trace[16:], 16) < self._bound]
+        self.counts.unsampled += len(spans) - len(sent)
+        return sent
 
     def settle(self, until: float = float("inf")) -> None:
         """Wait until all is sent, as long as there is hope, something is left of the last second, and UNTIL (monotonic) has not come."""
@@ -301,7 +316,7 @@ class Signal:
 
 
 SIGNALS = {
-    TRACES: Signal("spans", "the file has them, ", "OTEL_TRACES_SAMPLER=%s is not obeyed: verdicts need every span, so all are sent", pieces),
+    TRACES: Signal("spans", "the file has them, ", "OTEL_TRACES_SAMPLER=%s is not obeyed, so all spans are sent", pieces),
     METRICS: Signal(
         "metrics", "", "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE=%s is not obeyed: every sum counts from the start of its process", latest=True
     ),

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 MOONCAKE_VARIABLES = {
@@ -40,6 +40,8 @@ class Collector:
     """Bytes of encoded spans that may wait."""
     unheeded: str = ""
     """A sampler, or a temporality of metrics, that is not obeyed."""
+    share: float = 1.0
+    """Share of the requests whose spans are sent; what serves no request is sent always."""
     signal: str = TRACES
 
     @property
@@ -97,12 +99,25 @@ def read(environment: Mapping[str, str] | None = None) -> Settings:
 def _traces(env: Mapping[str, str]) -> Collector | None:
     """The collector that ENV names for traces, None where it names none or switches them off.
 
-    A sampler that keeps nothing is obeyed, one that keeps some is not: a verdict without all of its evidence would be a guess.
+    A sampler is of what is sent: the file has every span, or a verdict would be a guess. Those that are obeyed decide by trace id alone.
     """
-    sampler = env.get("OTEL_TRACES_SAMPLER", "").strip().lower()
+    sampler, given = (env.get(f"OTEL_TRACES_SAMPLER{name}", "").strip().lower() for name in ("", "_ARG"))
     if env.get("OTEL_TRACES_EXPORTER", "").strip().lower() == "none" or sampler.endswith("always_off"):
         return None
+    if sampler in ("traceidratio", "parentbased_traceidratio"):
+        share = _share(given)
+        found = _collector(env, TRACES, f"{sampler} with {given}" if share is None else "")
+        return found and replace(found, share=1.0 if share is None else share)
     return _collector(env, TRACES, "" if sampler.endswith("always_on") else sampler)
+
+
+def _share(given: str) -> float | None:
+    """A share from 0 to 1, 1 where none is GIVEN, None where it is no share: OpenTelemetry has that ignored, and said."""
+    try:
+        share = float(given or "1")
+    except ValueError:
+        return None
+    return share if 0 <= share <= 1 else None
 
 
 def _metrics(env: Mapping[str, str]) -> Collector | None:

@@ -220,7 +220,7 @@ class Spool:
         now = time.monotonic()
         line = encode.line(self._resource(), self._scope(), spans)
         if self.exporter is not None:
-            self.exporter.offer(line, len(spans))
+            self._offer(line, spans)
         if self.parts.gone or now < self._retry_at:
             return False
         try:
@@ -232,6 +232,16 @@ class Spool:
         finally:
             self.ledger.written = self.parts.spans
         return True
+
+    def _offer(self, line: bytes, spans: list[str]) -> None:
+        """Hand a LINE of SPANS to the exporter, without those that the sampler leaves out: the file has them all."""
+        if self.exporter is None:
+            return
+        sent = self.exporter.sampled(spans, self.encoder.own)
+        if len(sent) < len(spans):
+            line = encode.line(self._resource(), self._scope(), sent)
+        if sent:
+            self.exporter.offer(line, len(sent))
 
     def _measure(self, records: list[Record]) -> None:
         """Take RECORDS into the metrics, while the writer still has what it worked out for them."""
@@ -257,7 +267,7 @@ class Spool:
             return
         facts = self.ledger.attributes()
         # What changes with every span is no news by itself.
-        state = [value for key, value in facts if key not in (v.WRITTEN, v.DROPPED, v.SEEN, v.EXPORT_DROPPED)]
+        state = [value for key, value in facts if key not in (v.WRITTEN, v.DROPPED, v.SEEN, v.EXPORT_DROPPED, v.EXPORT_UNSAMPLED)]
         news = (seen and state != self._ledger_state) or self._collector_must_know(final=final)
         if news and self._write(self.encoder.spans_of([self._told_as_span(facts)])):
             self._ledger_state, self._ledger_written, self._last_ledger_span = state, self.ledger.written, time.monotonic()

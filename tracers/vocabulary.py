@@ -206,6 +206,7 @@ SEEN = _attr("hicachectl.seen", "int", "when this ledger was told, since the epo
 ENDED = _attr("hicachectl.ended", "int", "when this process ended its schedulers, which are killed, since the epoch", "ms")
 DETAIL_DROPPED = _attr("hicachectl.detail.dropped", "int", "spans of which detail was left out to stay within bounds", "{span}")
 EXPORT_DROPPED = _attr("hicachectl.export.dropped", "int", "spans that were written and did not reach the collector so far", "{span}")
+EXPORT_UNSAMPLED = _attr("hicachectl.export.unsampled", "int", "spans that were written and that the sampler keeps from the collector so far", "{span}")
 
 # --- attributes: backend --------------------------------------------------------------------------------------------
 BACKEND = _attr("hicache.backend.name", "str", "storage backend by its registered name")

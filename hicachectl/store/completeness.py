@@ -27,7 +27,9 @@ def _of(engine: str, found: Ledger, ledgers: Mapping[str, Ledger], have: int) ->
     # What was rotated out counts as dropped, and no longer as written.
     missing = found.written - have
     if missing > 0:
-        yield f"{engine} wrote {missing} spans that are not in the recording", missing
+        unsampled = found.export.unsampled if found.export is not None else 0
+        why = f"; its sampler keeps {unsampled} from the collector" if unsampled else ""
+        yield f"{engine} wrote {missing} spans that are not in the recording{why}", missing
     if found.recording_version > RECORDING_VERSION:
         yield (
             f"{engine} wrote a newer recording (version {found.recording_version}) than this hicachectl knows ({RECORDING_VERSION})",

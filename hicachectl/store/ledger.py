@@ -44,6 +44,8 @@ class Export(Struct):
     sent: int = 0
     dropped: int = 0
     waiting: int = 0
+    unsampled: int = 0
+    """Spans that the sampler keeps from the collector."""
 
 
 class Ledger(Struct):
@@ -152,7 +154,7 @@ def from_span(span: Span, resource: dict[str, Value], scheduler: bool) -> Ledger
         ended_ms=_int(told[v.ENDED]) if v.ENDED in told else None,
         detail_dropped=_int(told.get(v.DETAIL_DROPPED)),
         running=[str(each) for each in _names(told.get(v.RUNNING))],
-        export=None if export_dropped is None else Export(dropped=_int(export_dropped)),
+        export=None if export_dropped is None else Export(dropped=_int(export_dropped), unsampled=_int(told.get(v.EXPORT_UNSAMPLED))),
     )
 
 
@@ -171,6 +173,7 @@ def attributes(ledger: Ledger) -> dict[str, Value | None]:
         v.ENDED: ledger.ended_ms,
         v.DETAIL_DROPPED: ledger.detail_dropped,
         v.EXPORT_DROPPED: ledger.unsent if ledger.export is not None else None,
+        v.EXPORT_UNSAMPLED: (ledger.export.unsampled or None) if ledger.export is not None else None,
         v.RUNNING: list[Any](ledger.running),
     }
     return {key: value for key, value in told.items() if value is not None and value != []}

@@ -54,7 +54,8 @@ def said(ledger: Ledger) -> list[str]:
     counted = f"{ledger.engine}: {points}; {ledger.written} spans written, {ledger.dropped} dropped"
     if ledger.export is not None:
         waiting = f", {ledger.export.waiting} waited when it last told" if ledger.export.waiting else ""
-        counted += f"; {ledger.export.sent} sent to the collector, {ledger.unsent} did not reach it{waiting}"
+        unsampled = f", {ledger.export.unsampled} not sampled" if ledger.export.unsampled else ""
+        counted += f"; {ledger.export.sent} sent to the collector, {ledger.unsent} did not reach it{unsampled}{waiting}"
     return [counted, *(f"{ledger.engine}: fault: {fault}" for fault in ledger.faults)]
 
 

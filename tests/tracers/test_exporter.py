@@ -3,6 +3,7 @@
 import json
 import logging
 import socket
+import threading
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from collecting import by_id, listener, receiver, unused, work
 
+from hicachectl import store
 from tracers import otlp, settings, wire
 from tracers import vocabulary as v
 from tracers.settings import GRPC, JSON, PROTOBUF, Collector
@@ -184,6 +186,43 @@ def test_a_busy_collector_gets_the_same_batch_again(tmp_path: Path) -> None:
     assert done.ledger()["export"]["dropped"] == 0
 
 
+def test_a_slow_collector_gets_what_it_can_take(tmp_path: Path) -> None:
+    """It answers each request after 0.3 s and little may wait: what arrived is what counts as sent, the rest as dropped, and nobody waits for it."""
+    with receiver(delay=0.3) as there:
+        done = work(tmp_path / "run", http(there.url, HICACHECTL_COLLECTOR_BYTES="400000"), (6000, 0.5), (6000, 0.5))
+        arrived = by_id(there.documents())
+    export = done.ledger()["export"]
+    assert len(done.spans()) == done.ledger()["written"] > 12_000
+    assert adds_up(done.ledger())
+    assert 0 < export["sent"] < done.ledger()["written"]
+    assert export["dropped"] > 0
+    # What was under way at the end counts as dropped, and may have arrived.
+    assert export["sent"] <= len(arrived) <= export["sent"] + otlp.MOST_SPANS
+    assert arrived.items() <= done.spans().items()
+    assert done.end_s < SOON
+
+
+def test_a_collector_that_stops_and_comes_back_misses_nothing(tmp_path: Path) -> None:
+    """What was written meanwhile is sent when it is there again, once."""
+    port = int(unused().rpartition(":")[2])
+    taken: list[dict[str, Any]] = []
+
+    def collect() -> None:
+        for listens, pause in ((1.2, 1.0), (8.0, 0.0)):
+            with receiver(port) as there:
+                time.sleep(listens)
+            taken.extend(there.documents())
+            time.sleep(pause)
+
+    collecting = threading.Thread(target=collect)
+    collecting.start()
+    done = work(tmp_path / "run", http(f"http://127.0.0.1:{port}"), *[(100, 0.4)] * 12, (5, 1.0))
+    collecting.join()
+    assert done.ledger()["export"] == {"sent": done.ledger()["written"], "dropped": 0, "waiting": 0}
+    assert by_id(taken) == done.spans()
+    assert done.told.count("spans do not reach the collector") == 1
+
+
 def test_what_waits_is_bounded(tmp_path: Path) -> None:
     """With a collector that hangs, 30,000 spans of some 17 MB leave at most the bound in memory; what does not fit is counted at once."""
     bound = {"HICACHECTL_COLLECTOR_BYTES": "1000000"}
@@ -265,13 +304,55 @@ def asked(**env: str) -> Collector | None:
         ({"ENDPOINT": "http://h", "TIMEOUT": "2500"}, Collector("http://h/v1/traces", timeout_s=2.5)),
         ({"ENDPOINT": "http://h", "TIMEOUT": "5"}, Collector("http://h/v1/traces", timeout_s=5)),
         ({"ENDPOINT": "http://h", "TIMEOUT": "-1"}, Collector("http://h/v1/traces")),
-        ({"ENDPOINT": "http://h", "TRACES_SAMPLER": "traceidratio"}, Collector("http://h/v1/traces", unheeded="traceidratio")),
+        ({"ENDPOINT": "http://h", "TRACES_SAMPLER": "jaeger_remote"}, Collector("http://h/v1/traces", unheeded="jaeger_remote")),
+        ({"ENDPOINT": "http://h", "TRACES_SAMPLER": "traceidratio"}, Collector("http://h/v1/traces")),
+        ({"ENDPOINT": "http://h", "TRACES_SAMPLER": "traceidratio", "TRACES_SAMPLER_ARG": "0.25"}, Collector("http://h/v1/traces", share=0.25)),
+        ({"ENDPOINT": "http://h", "TRACES_SAMPLER": "parentbased_traceidratio", "TRACES_SAMPLER_ARG": "0"}, Collector("http://h/v1/traces", share=0.0)),
+        (
+            {"ENDPOINT": "http://h", "TRACES_SAMPLER": "traceidratio", "TRACES_SAMPLER_ARG": "2"},
+            Collector("http://h/v1/traces", unheeded="traceidratio with 2"),
+        ),
         ({"ENDPOINT": "http://h", "TRACES_SAMPLER": "parentbased_always_on"}, Collector("http://h/v1/traces")),
     ],
 )  # fmt: skip
 def test_variables_mean_what_opentelemetry_says(env: dict[str, str], expected: Collector) -> None:
     """Endpoint, protocol, security, time-out and sampler as the exporter's specification has them."""
     assert asked(**env) == expected
+
+
+def test_a_sampler_is_of_what_is_sent(tmp_path: Path) -> None:
+    """Requests are sent whole or not at all, as OpenTelemetry's own sampler decides; the process's spans always; the file has all, and the count adds up."""
+    sampling = pytest.importorskip("opentelemetry.sdk.trace.sampling")
+    sampler = {"OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.4"}
+    with receiver() as there:
+        done = work(tmp_path / "run", http(there.url, **sampler), (700, 0.5))
+        arrived = by_id(there.documents())
+    written, chooses = done.spans(), sampling.TraceIdRatioBased(0.4)
+    kept = {
+        id_
+        for id_, span in written.items()
+        if span["name"] == v.LEDGER or chooses.should_sample(None, int(span["traceId"], 16), "").decision.is_sampled()
+    }
+    assert arrived.keys() == kept
+    assert all(arrived[id_] == written[id_] for id_ in kept)
+    requests = {span["traceId"] for span in written.values() if span["name"] != v.LEDGER}
+    sent = {span["traceId"] for span in arrived.values() if span["name"] != v.LEDGER}
+    assert set() < sent < requests
+    export = done.ledger()["export"]
+    assert (export["sent"], export["unsampled"]) == (len(kept), len(written) - len(kept))
+    assert export["dropped"] == export["waiting"] == 0
+
+
+def test_a_reader_of_sampled_spans_is_told(tmp_path: Path) -> None:
+    """What the collector holds says itself that it is not all, and why."""
+    sampler = {"OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0"}
+    with receiver() as there:
+        done = work(tmp_path / "run", http(there.url, **sampler), (50, 1.5))
+        (tmp_path / "back.jsonl").write_bytes(b"".join(there.unpacked()))
+    assert {span["name"] for span in by_id(there.documents()).values()} == {v.LEDGER}
+    told = "\n".join(store.read([tmp_path / "back.jsonl"]).incomplete)
+    assert "its sampler keeps 50 from the collector" in told
+    assert "sampler" not in "\n".join(store.read([done.folder]).incomplete)
 
 
 def test_a_url_is_shown_without_what_is_secret() -> None:

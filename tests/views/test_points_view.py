@@ -56,4 +56,4 @@ def test_what_a_collector_got_is_said() -> None:
     told.export = Export(sent=64, dropped=5, waiting=2)
     assert view.said(told) == ["h:1:2: 1 points on; 0 spans written, 0 dropped; 64 sent to the collector, 5 did not reach it, 2 waited when it last told"]
     process = json.loads(view.points_document([], ["/r"], [told]))["processes"][0]
-    assert process["export"] == {"sent": 64, "dropped": 5, "waiting": 2}
+    assert process["export"] == {"sent": 64, "dropped": 5, "waiting": 2, "unsampled": 0}
