@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tracers import vocabulary as v
-from tracers.metrics import NOTES, ROWS, Memory, Row, Sight
+from tracers.metrics import NOTES, ROWS, ZEROES, Memory, Row, Sight
 
 MOST_SERIES = 1000
 """Different combinations of metric and attribute values in one process; what comes beyond goes to one more of its metric."""
@@ -31,6 +31,11 @@ class Histogram:
         self.sum += amount
 
 
+def nothing(metric: str) -> "float | Histogram":
+    """What a series of METRIC begins with."""
+    return Histogram() if v.METRICS[metric][0] == v.HISTOGRAM else 0
+
+
 class Meter:
     """The series of one process, fed span by span by one thread."""
 
@@ -46,7 +51,7 @@ class Meter:
     def renew(self) -> None:
         """Start at nothing, as in a forked child."""
         self.memory = Memory()
-        self.series: dict[tuple[str, Values], float | Histogram] = {}
+        self.series: dict[tuple[str, Values], float | Histogram] = {key: nothing(key[0]) for key in ZEROES}
 
     def take(self, span: str, told: Mapping[str, Any], start_ns: int, end_ns: int, rid: str | None) -> None:
         """Take one span into account: its name, attributes, times, and the request that it serves."""
@@ -67,7 +72,7 @@ class Meter:
                 key = (metric, (OVERFLOW,))
             now = self.series.get(key)
             if now is None:
-                now = self.series[key] = Histogram() if v.METRICS[metric][0] == v.HISTOGRAM else 0
+                now = self.series[key] = nothing(metric)
         if isinstance(now, Histogram):
             now.add(amount)
         else:

@@ -265,3 +265,14 @@ ROWS: tuple[Row, ...] = (
     Row(v.M_SPANS, (v.LEDGER,), told(v.EXPORT_DROPPED, "unsent"), absolute=True),
     Row(v.M_FAULTS, (v.LEDGER,), told(v.POINTS_FAULTS), absolute=True),
 )  # fmt: skip
+
+_BATCHES = tuple(operation for operation, _ in _OF_BATCHES)
+ZEROES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    *((metric, ()) for metric in (v.M_REQUESTS, v.M_LOOKUP, v.M_TRANSFER, v.M_LOAD_BACK, v.M_WRITE, v.M_UNBACKED)),
+    *((v.M_TOKENS, (tier,)) for tier in (v.DEVICE_TIER, v.HOST_TIER, v.STORAGE_TIER, v.COMPUTED)),
+    *((v.M_EVICTED, (tier,)) for tier in (v.DEVICE_TIER, v.HOST_TIER)),
+    *((metric, (direction,)) for metric in (v.M_PAGES, v.M_BYTES) for direction in (v.WRITE, v.READ)),
+    *((v.M_CALLS, (operation,)) for operation in _BATCHES),
+    *((v.M_OBJECTS, (operation, "ok")) for operation in _BATCHES),
+)
+"""Series that are there from the start, at 0: what first appears with its first event has no rate of it."""

@@ -60,7 +60,7 @@ def test_each_rank_has_series_of_its_own(tmp_path: Path) -> None:
     made.engine(pid=7, scheduler=False, resource={v.R_TP_RANK: None}).span(v.WARMUP, 1)
     found = scraped(fed(made, tmp_path))
     requests = {dict(labels)["hicachectl_tp_rank"]: value for labels, value in found["hicache_requests_total"].items()}
-    moved = {dict(labels)["hicachectl_tp_rank"]: value for labels, value in found["mooncake_io_bytes_total"].items()}
+    moved = {dict(labels)["hicachectl_tp_rank"]: value for labels, value in found["mooncake_io_bytes_total"].items() if ("hicache_direction", "write") in labels}
     assert requests == {"0": 1, "1": 1}
     assert moved == {"0": 100, "1": 101}
     (labels,) = (dict(one) for one in found["hicache_requests_total"] if dict(one)["hicachectl_tp_rank"] == "1")

@@ -8,7 +8,7 @@ import pytest
 from tracers import encode, meter, wire
 from tracers import vocabulary as v
 from tracers.meter import Histogram, Meter
-from tracers.metrics import MOST_WAITING, ROWS
+from tracers.metrics import MOST_WAITING, ROWS, ZEROES
 from tracers.otlp_metrics import Metrics
 from tracers.record import Late, Record
 from tracers.settings import Collector
@@ -23,6 +23,11 @@ def metered(*spans: tuple[Any, ...]) -> dict[tuple[str, ...], Any]:
         rid, took = (*rest, None, None)[:2]
         made.take(name, told, 0, int((took or 0) * MS), rid)
     return {(metric, *values): number(told) for (metric, values), told in made.series.items()}
+
+
+def counted(found: dict[tuple[str, ...], Any]) -> dict[tuple[str, ...], Any]:
+    """The series that are not at 0."""
+    return {key: told for key, told in found.items() if told not in (0, (0, 0.0))}
 
 
 def number(told: Any) -> Any:
@@ -64,7 +69,7 @@ def test_without_a_match_the_engines_own_split_is_taken() -> None:
 )
 def test_only_the_first_prefill_of_a_users_request_counts(rid: str | None, more: dict[str, Any]) -> None:
     """Health checks, later chunks and what follows a retraction say nothing of reuse."""
-    assert metered((v.PREFILL, prefill(16, 32, **more), rid)) == {}
+    assert counted(metered((v.PREFILL, prefill(16, 32, **more), rid))) == {}
 
 
 def test_a_request_that_came_again_after_its_end_is_matched_anew() -> None:
@@ -98,7 +103,7 @@ def test_each_object_has_one_result() -> None:
         (v.STORE_SETUP, {v.OUTCOME: "ok", v.CODE: 0}, None, 5),
         (v.BUFFER_REGISTER, {v.OUTCOME: "declined", v.CODE: -600}, None, 1),
     )
-    results = {key[1:]: value for key, value in found.items() if key[0] == v.M_OBJECTS}
+    results = {key[1:]: value for key, value in counted(found).items() if key[0] == v.M_OBJECTS}
     assert results == {
         ("exist", "ok"): 4, ("exist", "-1"): 1, ("exist", "absent"): 5,
         ("get", "ok"): 5, ("get", "-704"): 2, ("get", "short"): 1,
@@ -143,13 +148,21 @@ def test_series_and_memory_are_bounded() -> None:
     for index in range(meter.MOST_SERIES + 50):
         made.take(v.WRITE_BACKUP, {v.REASON: f"R{index}"}, 0, 0, None)
     assert len(made.series) == meter.MOST_SERIES + 1
-    assert made.series[v.M_SKIPS, (meter.OVERFLOW,)] == 50
+    assert made.series[v.M_SKIPS, (meter.OVERFLOW,)] == 50 + len(ZEROES)
     assert meter.named(v.M_SKIPS, (meter.OVERFLOW,)) == {meter.OVERFLOW: "true"}
     for index in range(MOST_WAITING + 5):
         made.take(v.PREFETCH_GATE, {v.MATCHED_DEVICE: 1}, 0, 0, f"r{index}")
         made.take(v.LOAD_BACK_START, {v.NODES: [index]}, 0, 0, None)
     assert len(made.memory.waiting) == MOST_WAITING == len(made.memory.copies)
     assert "r0" not in made.memory.waiting
+
+
+def test_what_can_be_named_beforehand_is_there_at_nothing() -> None:
+    """A rate needs a value before the first event; each key has its metric's attributes."""
+    series = Meter().series
+    assert set(series) == set(ZEROES)
+    assert counted({(metric, *values): number(told) for (metric, values), told in series.items()}) == {}
+    assert all(len(values) == len(v.METRICS[metric][4]) for metric, values in ZEROES)
 
 
 def test_a_bound_belongs_to_the_bucket_below_it() -> None:
@@ -193,7 +206,7 @@ def test_what_is_sent_is_what_protobuf_reads() -> None:
     made.add(v.M_BYTES, (v.WRITE,), 1 << 40)
     made.add(v.M_OCCUPIED, (), 7, absolute=True)
     text, points = meter.line(made, encode.attribute(v.R_SERVICE, "sglang"), '{"name":"s","version":"1"}', 5, 1_764_000_000_000_000_000)
-    assert points == 3
+    assert points == len(ZEROES) + 1
     expected = json_format.Parse(text, metrics_service.ExportMetricsServiceRequest())
     assert metrics_service.ExportMetricsServiceRequest.FromString(wire.request(text)) == expected
     (scope,) = expected.resource_metrics[0].scope_metrics

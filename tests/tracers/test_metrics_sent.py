@@ -80,7 +80,8 @@ def test_a_collector_that_hangs_keeps_nobody(protocol: str, tmp_path: Path) -> N
     assert len(done.spans()) == done.ledger()["written"] > 30_000
     assert done.ledger()["dropped"] == 0
     assert done.end_s < SOON
-    assert done.peak_kb - without.peak_kb < 20_000
+    # Importing grpcio takes some 20 MB by itself.
+    assert done.peak_kb - without.peak_kb < (45_000 if protocol == GRPC else 20_000)
 
 
 @pytest.mark.parametrize(
@@ -182,6 +183,6 @@ def test_a_forked_child_counts_from_nothing() -> None:
     metrics = Metrics(Collector("http://h", signal="metrics"), 60)
     metrics.meter.add(v.M_REQUESTS, (), 5)
     metrics.renew()
-    assert metrics.meter.series == {}
+    assert metrics.meter.series[v.M_REQUESTS, ()] == 0
     assert not metrics.due(final=False)
     assert metrics.due(final=True)
