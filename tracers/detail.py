@@ -152,7 +152,7 @@ class Objects(Late):
     __slots__ = ("keys", "pointers", "ranges", "results", "sizes", "success")
 
     def __init__(
-        self, keys: Sequence[str], results: Any, success: str, pointers: Sequence[Any] = (), sizes: Sequence[Any] = (), ranges: tuple[Range, ...] = ()
+        self, keys: Sequence[str], results: Any, success: str, pointers: Sequence[Any] = (), sizes: Sequence[Any] = (), ranges: tuple[Range, ...] | None = ()
     ) -> None:
         super().__init__(len(keys))
         self.keys = keys
@@ -208,6 +208,8 @@ class Objects(Late):
         return pairs
 
     def _coverage(self) -> list[tuple[str, Any]]:
+        if self.ranges is None:
+            return []
         uncovered, first = 0, None
         for pointer, size in zip(self.pointers, self.sizes, strict=False):
             parts = zip(pointer, size, strict=False) if isinstance(pointer, (list, tuple)) else ((pointer, size),)

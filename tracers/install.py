@@ -29,19 +29,26 @@ class Installer(MetaPathFinder):
         """Modules that hold targets; asked for every import of the process."""
         self.undo: list[tuple[str, Any, str, Any, Any]] = []
         """(point, owner, name, what was there, what we put there)."""
+        self.gone: list[tuple[str, Any, str, Any, Any]] = []
+        """The same, of what `off` has taken off."""
+        self.paths: dict[int, str] = {}
+        """Id of what we put there -> path of the target."""
         self._left: list[tuple[str, Any]] = []
         """(point, wrapper) of what `off` could not take off, for somebody else had wrapped it."""
         self._busy: set[str] = set()
 
-    def on(self) -> None:
-        """Wrap what is imported already, and listen for the rest."""
-        self.recorder.switch(True)
+    def on(self, pause: Callable[[], None] | None = None) -> None:
+        """Wrap what is imported already, and listen for the rest.
+
+        In an engine that runs, with a PAUSE between two targets, nothing is recorded before the caller says so.
+        """
+        self.recorder.switch(pause is None)
         for point, target, _ in self.rows:
             self.ledger.land(point.id, target.path, WAITING)
         for name in self.modules:
             module = sys.modules.get(name)
             if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):
-                self.arrived(module)
+                self.arrived(module, pause)
         sys.meta_path.insert(0, self)
 
     def off(self) -> None:
@@ -49,17 +56,21 @@ class Installer(MetaPathFinder):
         self.recorder.switch(False)
         if self in sys.meta_path:
             sys.meta_path.remove(self)
+        self.gone = []
         while self.undo:
             point, owner, name, original, ours = self.undo.pop()
+            self.gone.append((point, owner, name, original, ours))
             if vars(owner).get(name) is ours:
                 setattr(owner, name, original)
             else:
                 self._left.append((point, getattr(ours, "__func__", ours)))
 
-    def arrived(self, module: ModuleType) -> None:
+    def arrived(self, module: ModuleType, pause: Callable[[], None] | None = None) -> None:
         """Wrap the targets of a module that has just been imported."""
         for point, target, sure in self.rows:
             if target.module == module.__name__:
+                if pause is not None:
+                    pause()
                 try:
                     state, detail = self._install(point, target, module)
                 except Exception as fault:  # noqa: BLE001 - an odd class must not break somebody's import
@@ -97,6 +108,7 @@ class Installer(MetaPathFinder):
         ours = kind(wrapper) if kind else wrapper
         setattr(owner, name, ours)
         self.undo.append((point.id, owner, name, raw, ours))
+        self.paths[id(ours)] = target.path
         return INSTALLED, ""
 
     # -- MetaPathFinder --------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any
 from tracers import vocabulary as v
 from tracers.around import Recorder
 
-INSTALLED, MISSING, CHANGED, WAITING, RETIRED = "installed", "missing", "changed", "waiting", "retired"
+INSTALLED, MISSING, CHANGED, WAITING, RETIRED, BLIND = "installed", "missing", "changed", "waiting", "retired", "blind"
 GETS = "mooncake.batch_get"
 """The point that sees gets begin and return."""
 START = "engine.start"
@@ -68,6 +68,8 @@ class Ledger:
     ended_ms: int | None = None
     ends_ms: list[int] = field(default_factory=list)
     """Every time at which this process ended its schedulers: it may start some anew."""
+    attached_ms: int | None = None
+    """When the tracers were switched on, where this process had been running already."""
     news: bool = False
     """Whether a target has landed that the file does not tell of yet."""
     """When this process ended its schedulers."""
@@ -128,14 +130,14 @@ class Ledger:
         unused = owner in OTHER_TREES.get(self.tree or "", ())
         if unused and (landing.state in (MISSING, CHANGED) or landing.point in guessed):
             return ABSENT
-        return RETIRED if landing.state == INSTALLED and landing.point in self.recorder.guard.retired else landing.state
+        return RETIRED if landing.state in (INSTALLED, BLIND) and landing.point in self.recorder.guard.retired else landing.state
 
     def ids(self, state: str) -> list[str]:
         """Points with a target in STATE; waiting is a point only when none of its targets is there, missing also when all are absent."""
         by_point: dict[str, set[str]] = {}
         for (point, _), told in self._told().items():
             by_point.setdefault(point, set()).add(told)
-        there = {INSTALLED, CHANGED, RETIRED}
+        there = {INSTALLED, CHANGED, RETIRED, BLIND}
         if state == WAITING:
             return sorted(point for point, states in by_point.items() if state in states and not states & there)
         found = {point for point, states in by_point.items() if state in states}
@@ -156,6 +158,7 @@ class Ledger:
             (v.POINTS_CHANGED, self.ids(CHANGED) or None),
             (v.POINTS_WAITING, self.ids(WAITING) or None),
             (v.POINTS_RETIRED, self.ids(RETIRED) or None),
+            (v.POINTS_BLIND, self.ids(BLIND) or None),
             (v.POINTS_FAULTY, sorted({point for point, _ in self.landings} & self.recorder.guard.faults.keys()) or None),
             (v.POINTS_FAULTS, self.recorder.guard.total),
             (v.DROPPED, self.dropped),
@@ -165,6 +168,7 @@ class Ledger:
             (v.PARENT_PID, os.getppid()),
             (v.SEEN, time.time_ns() // 1_000_000),
             (v.ENDED, self.ended_ms),
+            (v.ATTACHED, self.attached_ms),
             (v.DETAIL_DROPPED, self.recorder.queue.detail_dropped),
             (v.EXPORT_DROPPED, self.export.dropped if self.export else None),
             (v.EXPORT_UNSAMPLED, (self.export.unsampled or None) if self.export else None),
@@ -178,6 +182,7 @@ class Ledger:
             **identity,
             "scheduler": self.is_scheduler,
             "tree": self.tree,
+            "attached_ms": self.attached_ms,
             "points": [
                 {
                     "id": landing.point,

@@ -107,6 +107,12 @@ class Queue:
         number = next(self.numbers)
         self.sure = number + self.limit - len(self.records)
 
+    def shut(self) -> None:
+        """Keep nothing from now on: a call that began before may end at any time, when nobody writes what it leaves."""
+        self.limit = 0
+        self.sure = 0
+        self.records.clear()
+
     def sleep(self, seconds: float) -> bool:
         """Wait until there is a record, or somebody calls `wake`, but SECONDS at most; whether it was woken."""
         self.sure = 0

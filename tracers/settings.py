@@ -74,6 +74,17 @@ class Settings:
     """Time from one sending of the metrics to the next."""
     resource: tuple[tuple[str, str], ...] = ()
     """What the user says of this process (OTEL_RESOURCE_ATTRIBUTES)."""
+    attach: Path | None = None
+    """Folder of the socket through which the tracers can be switched on later; None where nothing listens."""
+
+
+def at_attach(folder: Path, told: Mapping[str, str]) -> Settings:
+    """Settings for a recording in FOLDER that begins now: this process's environment, with OpenTelemetry's variables of TOLD on top."""
+    from tracers.vocabulary import COLLECTOR_OVERRULED  # noqa: PLC0415 - most processes need none of it
+
+    named = {name: value for name, value in told.items() if name.startswith("OTEL_")}
+    kept = {name: value for name, value in os.environ.items() if not named or name not in COLLECTOR_OVERRULED}
+    return read({**kept, **named, "HICACHECTL_TRACE": str(folder)})
 
 
 def read(environment: Mapping[str, str] | None = None) -> Settings:
@@ -93,7 +104,14 @@ def read(environment: Mapping[str, str] | None = None) -> Settings:
         metrics=_metrics(env) if folder and not off else None,
         interval_s=max(100, _number(env, "OTEL_METRIC_EXPORT_INTERVAL", 60_000)) / 1000,
         resource=tuple((key, value) for key, value in told if key != "service.name"),
+        attach=_attach(env) if env.get("HICACHECTL_ATTACH") == "1" and not off else None,
     )
+
+
+def _attach(env: Mapping[str, str]) -> Path:
+    from tracers.vocabulary import ATTACH_FOLDER, ATTACH_FOLDER_VARIABLE  # noqa: PLC0415 - as above
+
+    return Path(env.get(ATTACH_FOLDER_VARIABLE, "") or ATTACH_FOLDER.format(uid=os.geteuid()))
 
 
 def _traces(env: Mapping[str, str]) -> Collector | None:

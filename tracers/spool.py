@@ -141,11 +141,14 @@ class Spool:
         self.queue.wake()
         return self._told.wait(PATIENCE)
 
-    def close(self) -> None:
-        """Record no more, write what waits and the last ledger; waits a second at most, for a disk may hang."""
+    def close(self, *, ends: bool = True) -> None:
+        """Record no more, write what waits and the last ledger; waits a second at most, for a disk may hang.
+
+        ENDS says that this process ends with it: what it started then ends in order.
+        """
         self.recorder.switch(False)
         self.ledger.closed = True
-        if not self.ledger.is_scheduler and self.ledger.ended_ms is None:
+        if ends and not self.ledger.is_scheduler and self.ledger.ended_ms is None:
             # A parent that ends in order has ended its schedulers, which may have been killed.
             self.ledger.end(time.time_ns() // 1_000_000)
         self._end_by = time.monotonic() + PATIENCE

@@ -64,6 +64,18 @@ R_PP_RANK = _resource("hicachectl.pp.rank", "pipeline stage, once known", "int")
 R_STAND_IN = _resource("hicachectl.stand_in", "present and 'cpu' where a CPU stands in for the GPU")
 R_SCOPE = "hicachectl.tracers"
 
+# --- the live switch --------------------------------------------------------------------------------------------------
+ATTACH_FOLDER_VARIABLE = "HICACHECTL_ATTACH_DIR"
+ATTACH_FOLDER = "/tmp/hicachectl-{uid}"  # noqa: S108 - both sides insist on its owner and its mode
+"""Where engines that may be attached to listen: a folder of the user's own, the same whatever the environment of either side."""
+ATTACH_SOCKET = "{pid}.sock"
+ATTACH_LINE = 8192
+"""Most bytes of a line, in both directions; a line is one JSON object."""
+LOOK, ON, OFF = "look", "on", "off"
+"""What may be asked of an engine: how it is, to begin a recording for as long as the connection lives, to end whatever recording there is."""
+COLLECTOR_OVERRULED = tuple(f"OTEL_EXPORTER_OTLP_{signal}_{name}" for signal in ("TRACES", "METRICS") for name in ("ENDPOINT", "PROTOCOL"))
+"""Variables that would go before those that name a collector for one recording."""
+
 # --- the process ----------------------------------------------------------------------------------------------------
 ENGINE_START = _span("hicachectl.engine.start", "a scheduler began to build itself: ranks and what was asked of it")
 SETTINGS = _span("hicachectl.engine.settings", "settings of an engine were made to fit each other, in the process that starts it")
@@ -195,6 +207,7 @@ POINTS_CHANGED = _attr("hicachectl.points.changed", "strs", "hook points whose t
 POINTS_RETIRED = _attr("hicachectl.points.retired", "strs", "hook points that were switched off after repeated faults of their own")
 POINTS_FAULTY = _attr("hicachectl.points.faulty", "strs", "hook points of which a call was not recorded because of a fault of our own")
 POINTS_FAULTS = _attr("hicachectl.points.faults", "int", "faults of our own that were swallowed")
+POINTS_BLIND = _attr("hicachectl.points.blind", "strs", "hook points that an attach could not reach everywhere: a call of theirs had begun, or somebody holds the method itself")
 POINTS_WAITING = _attr("hicachectl.points.waiting", "strs", "hook points whose module this process has not imported")
 DROPPED = _attr("hicachectl.dropped", "int", "spans lost so far in this process", "{span}")
 WRITTEN = _attr("hicachectl.written", "int", "spans of this process that its files hold", "{span}")
@@ -204,6 +217,8 @@ SCHEDULER = _attr("hicachectl.scheduler", "bool", "the process runs a scheduler"
 PARENT_PID = _attr("process.parent_pid", "int", "process that started this one")
 SEEN = _attr("hicachectl.seen", "int", "when this ledger was told, since the epoch", "ms")
 ENDED = _attr("hicachectl.ended", "int", "when this process ended its schedulers, which are killed, since the epoch", "ms")
+ATTACHED = _attr("hicachectl.attached", "int", "when the tracers were switched on in this process, which had been running already, since the epoch", "ms")
+IN_FORCE = _attr("hicachectl.in_force", "bool", "read from what had been built when the tracers were switched on: the call itself was not seen")
 DETAIL_DROPPED = _attr("hicachectl.detail.dropped", "int", "spans of which detail was left out to stay within bounds", "{span}")
 EXPORT_DROPPED = _attr("hicachectl.export.dropped", "int", "spans that were written and did not reach the collector so far", "{span}")
 EXPORT_UNSAMPLED = _attr("hicachectl.export.unsampled", "int", "spans that were written and that the sampler keeps from the collector so far", "{span}")

@@ -14,7 +14,7 @@ def verdict(journey: Journey, ladder: dict[str, Rung], account: Account, lost: S
     """What became of the prefix, why, and what the engine itself claims where that differs."""
     if journey.prefix is None:
         return _never_prefilled(journey)
-    parts = [_reused(ladder, account)]
+    parts = [_reused(journey, ladder, account)]
     if lost:
         parts.append("lost: " + ", ".join(f"{each.tokens} tokens by {each.code} ({get(each.code).plain})" for each in lost))
     claimed = sum(account.claims.values())
@@ -23,7 +23,7 @@ def verdict(journey: Journey, ladder: dict[str, Rung], account: Account, lost: S
     return "; ".join(parts)
 
 
-def _reused(ladder: dict[str, Rung], account: Account) -> str:
+def _reused(journey: Journey, ladder: dict[str, Rung], account: Account) -> str:
     if account.reused:
         word = "reused" if ladder["prefix_reused"].state in (YES, PARTIAL) else "carried as prefix, execution not observed"
         tiers = {"device": account.device, "host": account.host, "storage": account.storage}
@@ -35,7 +35,7 @@ def _reused(ladder: dict[str, Rung], account: Account) -> str:
     if ladder["found"].state in (YES, PARTIAL):
         return f"found, not transferred: the device computed all {account.prompt} prompt tokens"
     state = ladder["backend_created"].state
-    backend = {YES: "backend created", NO: "no working backend", NOT_ASKED: "no storage backend asked for"}.get(state, f"backend {state}")
+    backend = {YES: "backend created", NO: "no working backend", NOT_ASKED: "no storage backend asked for"}.get(state, f"backend {state}{_why_unknown(journey)}")
     asked = {NOT_ASKED: "the store was not asked", NO: "nothing found in the store"}.get(ladder["found"].state, f"lookup {ladder['found'].state}")
     return f"{backend}, nothing reused: {asked}, the device computed all {account.prompt} prompt tokens"
 
@@ -44,6 +44,10 @@ def _never_prefilled(journey: Journey) -> str:
     if journey.attempt.first(v.PREFETCH_ABORT) is not None:
         return "aborted while its prefetch was under way, before a prefill"
     return "no prefill of this request is in the recording: it was aborted while it waited, or waited still when the recording ends"
+
+
+def _why_unknown(journey: Journey) -> str:
+    return " (attached after start)" if journey.attempt.engine.attached_ms is not None else ""
 
 
 def _by(account: Account) -> str:

@@ -26,7 +26,7 @@ class Attempt:
     children: dict[str, list[Span]] = field(default_factory=dict)
     """Span id -> spans whose parent it is, shared by all attempts of a recording."""
     entered: bool = False
-    """Whether it was seen to enter the queue or to be prefilled: what enters the queue after that is another attempt."""
+    """Whether it was seen to enter the queue, to be prefilled or to end: what enters the queue after that is another attempt."""
 
     @once
     def spans(self) -> dict[str, list[Span]]:
@@ -146,10 +146,23 @@ def attempts(recording: Recording, engines: dict[str, Engine]) -> list[Attempt]:
             attempt = Attempt(rid, attempt.number + 1 if attempt is not None else 0, engine, children=children)
             current[key] = attempt
             found.append(attempt)
-        attempt.entered = attempt.entered or span.name in (v.REQUEST_QUEUED, v.PREFILL)
+        attempt.entered = attempt.entered or span.name in (v.REQUEST_QUEUED, v.PREFILL, v.REQUEST_FINISHED)
         attempt.own.append(span)
     asked = [attempt for attempt in found if _is_request(attempt)]
-    return [attempt for attempt in asked if not _is_warmup(attempt, engines)]
+    whole = [attempt for attempt in asked if not _is_cut(attempt)]
+    return [attempt for attempt in whole if not _is_warmup(attempt, engines)]
+
+
+def _is_cut(attempt: Attempt) -> bool:
+    """Whether it had begun before the tracers were switched on in an engine that ran: what is left of it would be taken for all of it."""
+    engine = attempt.engine
+    if engine.attached_ms is None or "request.queued" in engine.blind:
+        return False
+    queued = next((span for span in attempt.own if span.name == v.REQUEST_QUEUED), None)
+    if queued is not None and not flag(queued, v.RETRACTED):
+        return False
+    engine.left_out += 1
+    return True
 
 
 def _is_request(attempt: Attempt) -> bool:

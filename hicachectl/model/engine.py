@@ -61,6 +61,8 @@ class Engine:
     """Names of all its spans, those of requests as well."""
     family: str = ""
     """Engines with the same value are ranks of one server."""
+    left_out: int = 0
+    """Requests that had begun before the tracers were switched on in this process, which ran already."""
     uncovered_puts: int = 0
     uncovered_gets: int = 0
 
@@ -268,9 +270,15 @@ class Engine:
 
     # -- hook points -----------------------------------------------------------------------------------------------
     @once
+    def attached_ms(self) -> int | None:
+        """When the tracers were switched on in it, where it had been running: what was built before was not seen, and it may run on."""
+        return self.ledger.attached_ms if self.ledger is not None else number(self.last(v.LEDGER), v.ATTACHED)
+
+    @once
     def blind(self) -> list[str]:
         """Points that this process could not use, or not always: missing, changed, retired, faulty; waiting where it serves without them."""
         lost = {*self._points("missing", v.POINTS_MISSING), *self._points("changed", v.POINTS_CHANGED), *self._points("retired", v.POINTS_RETIRED)}
+        lost |= {*self._points("blind", v.POINTS_BLIND)}
         lost |= {*(self.ledger.faulty if self.ledger is not None else strings(self.last(v.LEDGER), v.POINTS_FAULTY))}
         create = self.last(v.BACKEND_CREATE)
         if create is not None and not failed(create) and not failed(self.last(v.ENGINE)):
@@ -335,20 +343,24 @@ class Engine:
         if not asked:
             start = self.first(v.ENGINE_START)
             return (NOT_ASKED, [start.span_id]) if start is not None else (UNKNOWN, [])
-        steps = [self.last(v.BACKEND_CREATE), self.last(v.STORE_SETUP), self.last(v.BACKEND_WARMUP), self.last(v.BACKEND_ATTACH)]
+        steps = [self._seen(v.BACKEND_CREATE), self._seen(v.STORE_SETUP), self._seen(v.BACKEND_WARMUP), self._seen(v.BACKEND_ATTACH)]
         registers = self.all(v.BUFFER_REGISTER)
         evidence = [step.span_id for step in (*steps, *registers) if step is not None]
         create, setup, warmup, attach = steps
         broken = any(failed(step) for step in steps) or self.setup_code not in (None, 0) or any(number(span, v.CODE) != 0 for span in registers)
         if broken or failed(self.last(v.ENGINE)):
             return NO, evidence
-        if create is None and self.first(v.ENGINE) is not None and "backend.create" not in self.blind and self.whole:
+        if create is None and self._seen(v.ENGINE) is not None and "backend.create" not in self.blind and self.whole:
             # Without an import of the factory nothing is proved, unless the tree is one that has no storage.
             unseen = "backend.create" in self.waiting and text(self.last(v.ENGINE), v.TREE) in STORING_TREES
             return (UNKNOWN if unseen else NO), evidence
         if None in (create, setup, warmup, attach) or not registers:
             return UNKNOWN, evidence
         return YES, evidence
+
+    def _seen(self, name: str) -> Span | None:
+        """The newest span of this name that is a call: not what was read at an attach, which says what is in force and proves no deed."""
+        return next((span for span in reversed(self.all(name)) if not flag(span, v.IN_FORCE)), None)
 
     def hanging(self) -> list[tuple[int, str | None, str]]:
         """Gets that had not returned when this process was last heard of: (start in ms, request, first object key)."""

@@ -10,7 +10,7 @@ from hicachectl.model.engines import engines
 from hicachectl.model.fingerprints import Fingerprints, fingerprints
 from hicachectl.model.journey import Journey, Rung, found_rung, load_rung, publish_rung, reuse_rung, transfer_rung
 from hicachectl.model.pages import Pages, pages
-from hicachectl.model.take import number, strings, text
+from hicachectl.model.take import count, flag, number, strings, text
 from hicachectl.model.written import written_rung
 from hicachectl.store import Recording, Span
 from tracers import vocabulary as v
@@ -48,6 +48,8 @@ class World:
         engines_seen = [rank.engine for rank in journey.ranks]
         blind = {point for engine in engines_seen for point in engine.blind}
         whole = all(engine.whole for engine in engines_seen)
+        if any(_is_cut(rank) for rank in journey.ranks):
+            whole = False
         for name, rung in rungs.items():
             # Where spans are missing, that one is not there proves nothing: only what a span says counts.
             unproved = rung.state in (NO, NOT_ASKED, PARTIAL) and not (rung.sure and rung.evidence)
@@ -103,6 +105,17 @@ class World:
     def certain(self, engine: Engine) -> bool:
         """Whether nothing of this engine's part of the recording, nor of those beside it, is known to be missing."""
         return engine.whole and not self.recording.missing and not self.recording.broken_lines
+
+
+def _is_cut(rank: Attempt) -> bool:
+    """Whether an attach may have ended before all was done for this request: the engine goes on, unseen."""
+    if rank.engine.attached_ms is None:
+        return False
+    if rank.first_prefill is None or rank.first(v.REQUEST_FINISHED) is None:
+        return True
+    copied = {number(span, v.NODE) for span in rank.all(v.WRITE_BACKUP) if count(span, v.WRITTEN_TOKENS)}
+    queued = {number(span, v.OPERATION) for span in rank.all(v.WRITE_ENQUEUE) if count(span, v.PAGES) and not flag(span, v.BACKUP_SKIP)}
+    return bool(copied - {number(span, v.NODE) for span in rank.all(v.WRITE_HOST_DONE)} or queued - {number(span, v.OPERATION) for span in rank.all(v.WRITE_STORE)})
 
 
 def world(recording: Recording) -> World:

@@ -18,14 +18,13 @@ from hicachectl.recorder.metrics import Metrics
 from hicachectl.recorder.screen import Screen
 from hicachectl.recorder.summary import Summary
 from hicachectl.store import Tail, files, ledger, shelf
+from tracers.vocabulary import COLLECTOR_OVERRULED
 
 if TYPE_CHECKING:
     from hicachectl.recorder.scrape import Endpoint
 
 TICK_S = 1.0
 _HOUSEKEEPING_TICKS = 60
-_OVERRULED = tuple(f"OTEL_EXPORTER_OTLP_{signal}_{name}" for signal in ("TRACES", "METRICS") for name in ("ENDPOINT", "PROTOCOL"))
-"""Variables that would go before those that --otlp sets."""
 _LAST_LOOKS = 1000
 """How often the tail is read at the end, so that the last summary is of all that was written."""
 
@@ -45,7 +44,7 @@ class Outcome:
 
 def environment(outer: Mapping[str, str], folder: Path, otlp: str | None) -> dict[str, str]:
     """COMMAND's environment: OUTER with the tracers switched on, and a collector where one is named, whatever OUTER names."""
-    kept = {name: value for name, value in outer.items() if not otlp or name not in _OVERRULED}
+    kept = {name: value for name, value in outer.items() if not otlp or name not in COLLECTOR_OVERRULED}
     return {**kept, "HICACHECTL_TRACE": str(folder), **(collector(otlp) if otlp else {})}
 
 
@@ -91,7 +90,7 @@ def record(
     env = environment(os.environ, folder, otlp)
     try:
         folders.claim(folder, command)
-        watch = _Watch(folder, env, screen, endpoint)
+        watch = Watch(folder, env, screen, endpoint)
         child = Child.start(command, env)
     except UnreachableError:
         folders.drop(folder)
@@ -104,7 +103,7 @@ def record(
     return Outcome(code, folder, watch.summary, child.swept, checked)
 
 
-class _Watch:
+class Watch:
     """Looks at the recording about once a second. Nothing that goes wrong here may reach COMMAND: it is noted in the ledger."""
 
     def __init__(

@@ -11,11 +11,12 @@ from msgspec import Struct
 from hicachectl.store.span import UNREADABLE, Span, Value
 from tracers import vocabulary as v
 
-INSTALLED, CHANGED, RETIRED = "installed", "changed", "retired"
+INSTALLED, CHANGED, RETIRED, BLIND = "installed", "changed", "retired", "blind"
 STATES: dict[str, str] = {
     v.POINTS_MISSING: "missing",
     v.POINTS_CHANGED: "changed",
     v.POINTS_RETIRED: "retired",
+    v.POINTS_BLIND: "blind",
     v.POINTS_WAITING: "waiting",
     v.POINTS_FAULTY: "faulty",
 }
@@ -74,6 +75,8 @@ class Ledger(Struct):
     ended_ms: int | None = None
     ends_ms: list[int] = []
     """When this process ended its schedulers: they are killed, and cannot close their own ledgers."""
+    attached_ms: int | None = None
+    """When the tracers were switched on, where the process had been running already; it may go on after `closed`."""
     export: Export | None = None
     """Where a collector was to get the spans as well."""
     counted: int | None = None
@@ -90,7 +93,7 @@ class Ledger(Struct):
         """Ids of the points with a target in STATE, sorted; waiting is a point only when none of its targets is there."""
         found = {point.id for point in self.points if point.state == state}
         if state == "waiting":
-            found -= {point.id for point in self.points if point.state in (INSTALLED, CHANGED, RETIRED)}
+            found -= {point.id for point in self.points if point.state in (INSTALLED, CHANGED, RETIRED, BLIND)}
         elif state == "missing":
             # Between surveyed releases each shape of a target may be the one; a point of which none is there is missing.
             found |= {point.id for point in self.points} - {
@@ -152,6 +155,7 @@ def from_span(span: Span, resource: dict[str, Value], scheduler: bool) -> Ledger
         ppid=_int(told.get(v.PARENT_PID)),
         seen_ms=_int(told.get(v.SEEN)),
         ended_ms=_int(told[v.ENDED]) if v.ENDED in told else None,
+        attached_ms=_int(told[v.ATTACHED]) if v.ATTACHED in told else None,
         detail_dropped=_int(told.get(v.DETAIL_DROPPED)),
         running=[str(each) for each in _names(told.get(v.RUNNING))],
         export=None if export_dropped is None else Export(dropped=_int(export_dropped), unsampled=_int(told.get(v.EXPORT_UNSAMPLED))),
@@ -171,6 +175,7 @@ def attributes(ledger: Ledger) -> dict[str, Value | None]:
         v.PARENT_PID: ledger.ppid,
         v.SEEN: ledger.seen_ms,
         v.ENDED: ledger.ended_ms,
+        v.ATTACHED: ledger.attached_ms,
         v.DETAIL_DROPPED: ledger.detail_dropped,
         v.EXPORT_DROPPED: ledger.unsent if ledger.export is not None else None,
         v.EXPORT_UNSAMPLED: (ledger.export.unsampled or None) if ledger.export is not None else None,

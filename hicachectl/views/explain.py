@@ -84,8 +84,14 @@ def engine_row(engine: Engine) -> dict[str, Any]:
             "transport": {"asked": text(setup, v.PROTOCOL) or text(config, v.PROTOCOL), "in_use": text(setup, v.PROTOCOL_IN_USE) or text(config, v.PROTOCOL_IN_USE)},
         },
         "points": {"installed": engine.installed, "missing": engine.blind},
+        "attached": _attached(engine),
         "export_dropped": engine.ledger.unsent if engine.ledger is not None else 0,
     }
+
+
+def _attached(engine: Engine) -> dict[str, Any] | None:
+    """When the recording of a running engine began and how many requests had begun before; null where it was recorded from its start."""
+    return None if engine.attached_ms is None else {"at_ms": engine.attached_ms, "requests_left_out": engine.left_out}
 
 
 def request_row(each: Verdict) -> dict[str, Any]:
@@ -161,6 +167,10 @@ def _engines(head: Row) -> Iterator[RenderableType]:
             f", {points['installed']} hook points on",
             f", blind: {', '.join(points['missing'])}" if points["missing"] else "",
         )
+        if engine["attached"]:
+            out = engine["attached"]["requests_left_out"]
+            begun = f"; {out} requests that had begun before are left out" if out else ""
+            yield Text(f"  attached after start: how its backend was created was not seen, the settings were read then{begun}", palette.FAINT)
         if engine["export_dropped"]:
             yield Text(f"  {engine['export_dropped']} spans did not reach the collector", palette.WARNING)
     for reason in head["incomplete"]:

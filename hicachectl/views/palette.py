@@ -14,5 +14,5 @@ LEVELS: dict[str, str] = {"error": ERROR, "warning": WARNING, "info": INFO}
 RUNGS: dict[str, str] = {"yes": GOOD, "partial": WARNING, "no": ERROR, "not_asked": FAINT, "unknown": WARNING}
 """Value of a rung -> its style."""
 
-STATES: dict[str, str] = {"missing": ERROR, "changed": ERROR, "retired": ERROR, "waiting": WARNING, "installed": GOOD}
+STATES: dict[str, str] = {"missing": ERROR, "changed": ERROR, "retired": ERROR, "blind": WARNING, "waiting": WARNING, "installed": GOOD}
 """State of a hook point -> its style."""

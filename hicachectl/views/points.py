@@ -28,7 +28,7 @@ SEEN = (
     Column("TARGET", grows=True),
     Column("DETAIL", grows=True),
 )
-ORDER = ("missing", "changed", "retired", "waiting", "installed")
+ORDER = ("missing", "changed", "retired", "blind", "waiting", "installed")
 """States by how much they need to be looked at."""
 
 
@@ -49,7 +49,7 @@ def in_order(ledgers: Iterable[Ledger]) -> list[Ledger]:
 
 def said(ledger: Ledger) -> list[str]:
     """One process in a few sentences: what is on, what is not, what was written and lost, and what went wrong."""
-    states = [f"{len(ids)} {state}" for state in ORDER[:3] if (ids := ledger.ids(state))]
+    states = [f"{len(ids)} {state}" for state in ORDER[:4] if (ids := ledger.ids(state))]
     points = ", ".join([f"{ledger.installed} points on", *states])
     counted = f"{ledger.engine}: {points}; {ledger.written} spans written, {ledger.dropped} dropped"
     if ledger.export is not None:
@@ -110,7 +110,7 @@ def _of(ledger: Ledger) -> Iterable[Seen]:
 
 
 def _says_more(point: LedgerPoint, other: LedgerPoint) -> bool:
-    rank = ("retired", "changed", "installed", "missing", "waiting")
+    rank = ("retired", "changed", "blind", "installed", "missing", "waiting")
     return _place(rank, point.state) < _place(rank, other.state)
 
 

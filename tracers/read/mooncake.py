@@ -11,7 +11,7 @@ from tracers.point import SKIP, Args, Kwargs
 from tracers.read.take import argument, outcome, whole
 
 _ranges: dict[int, tuple[Range, ...]] = {0: ()}
-"""The ranges that this process has registered, replaced as a whole, so that a batch in flight keeps its own."""
+"""The ranges that this process has registered, replaced as a whole, so that a batch in flight keeps its own; empty where nobody knows them."""
 
 
 _running: dict[int, tuple[int, str | None, str]] = {}
@@ -30,6 +30,14 @@ def forget() -> None:
     _running.clear()
 
 
+def begin(*, late: bool) -> None:
+    """A recording begins. LATE, the ranges of this process are not known, and stay so: they were registered before, unseen."""
+    _running.clear()
+    _ranges.clear()
+    if not late:
+        _ranges[0] = ()
+
+
 def get_begins(args: Args, kwargs: Kwargs) -> None:
     """Note a batch of gets before it is called: one that hangs leaves no span."""
     keys = argument(args, kwargs, 1, "keys")
@@ -38,16 +46,16 @@ def get_begins(args: Args, kwargs: Kwargs) -> None:
     _running[threading.get_ident()] = (time.time_ns() // 1_000_000, frame.rid if frame is not None else None, first)
 
 
-def ranges() -> tuple[Range, ...]:
-    """Registered ranges as (first byte, byte after the last)."""
-    return _ranges[0]
+def ranges() -> tuple[Range, ...] | None:
+    """Registered ranges as (first byte, byte after the last); None where they are not known."""
+    return _ranges.get(0)
 
 
 def registered(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:
     """BUFFER_REGISTER: address, size and code of `register_buffer(ptr, size)`; the locked-memory limit where it was refused."""
     del state
     address, size = whole(argument(args, kwargs, 1, "ptr")), whole(argument(args, kwargs, 2, "size"))
-    if error is None and result == 0 and address is not None and size is not None:
+    if error is None and result == 0 and address is not None and size is not None and 0 in _ranges:
         _ranges[0] = (*_ranges[0], (address, address + size))
     return (outcome(error, declined=result != 0), whole(result), address, size, resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] if result != 0 else None)
 
@@ -65,7 +73,7 @@ def unregistered(args: Args, kwargs: Kwargs, state: Any, result: Any, error: Bas
     """BUFFER_UNREGISTER: address and code of `unregister_buffer(ptr)`."""
     del state
     address = whole(argument(args, kwargs, 1, "ptr"))
-    if error is None and result == 0:
+    if error is None and result == 0 and 0 in _ranges:
         _ranges[0] = tuple(each for each in _ranges[0] if each[0] != address)
     return (outcome(error, declined=result != 0), whole(result), address)
 

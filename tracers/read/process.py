@@ -19,6 +19,12 @@ def bind(spool: Any) -> None:
     _bound[:] = [spool]
 
 
+def unbind(spool: Any) -> None:
+    """Take the writer back, unless another has come since."""
+    if _bound == [spool]:
+        _bound.clear()
+
+
 def _server_args(args: Args, kwargs: Kwargs) -> Any:
     return argument(args, kwargs, 1, "server_args")
 
