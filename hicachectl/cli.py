@@ -22,7 +22,7 @@ class CommandRow:
 
 COMMANDS: tuple[CommandRow, ...] = (
     CommandRow("demo", "hicachectl.commands.demo", "Run the real engine beside a real local store, and tell created, transferred and reused apart."),
-    CommandRow("trace", "hicachectl.commands.trace", "Run COMMAND with the tracers on in every process it starts, and record what they see."),
+    CommandRow("trace", "hicachectl.commands.trace", "Run COMMAND with the tracers on in every process it starts, and record what they see; or record engines that run already."),
     CommandRow("runs", "hicachectl.commands.runs", "List the recordings under $HICACHECTL_HOME: age, size, versions, requests; or remove some."),
     CommandRow("show", "hicachectl.commands.show", "Show the requests of a recording in one table, or one request's journey span by span."),
     CommandRow("explain", "hicachectl.commands.explain", "Say on which rung each request's prefix stopped, count its tokens, and name the cause with evidence."),

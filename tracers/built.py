@@ -19,6 +19,8 @@ from tracers.record import Late, Record
 
 LOOP = "run_scheduler_process"
 """Function of a scheduler's main thread, whose locals live as long as the process: looking at them keeps nothing alive."""
+WORKER = "_bootstrap"
+"""Function that runs a process of multiprocessing: what lies below it, in one that was forked, is the parent's."""
 DEEPEST = 200
 """Frames looked through: a scheduler's loop lies a few above the bottom of its stack."""
 SUFFIX = " in force"
@@ -40,6 +42,11 @@ class Built:
         self.config = getattr(self.controller, "storage_config", None)
 
     @property
+    def serves(self) -> bool:
+        """Whether a scheduler is built here; where its loop has another name, its controller's threads tell."""
+        return self.scheduler is not None or self.controller is not None
+
+    @property
     def roots(self) -> list[Any]:
         """Where to look for what holds a method or carries a mark of ours."""
         return [each for each in (self.scheduler, self.tree, self.controller, self.store) if each is not None]
@@ -54,6 +61,7 @@ class Built:
             yield "engine.built", ((self.scheduler, asked), {}, None)
         if self.controller is not None:
             yield "controller.open", ((self.controller,), {}, None)
+        if self.controller is not None and self.tree is not None:
             yield "tree.open", ((self.tree,), {}, None)
         if self.store is not None:
             name = getattr(self.controller, "storage_backend_type", None)
@@ -100,7 +108,7 @@ def _scheduler() -> Any:
     """The scheduler whose loop the main thread runs, or None."""
     frame: FrameType | None = sys._current_frames().get(threading.main_thread().ident or 0)  # noqa: SLF001 - there is no other way to it
     for _ in range(DEEPEST):
-        if frame is None:
+        if frame is None or frame.f_code.co_name == WORKER:
             break
         if frame.f_code.co_name == LOOP and "scheduler" in frame.f_code.co_varnames:
             return frame.f_locals.get("scheduler")

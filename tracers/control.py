@@ -91,7 +91,7 @@ class Switch:
         from tracers.built import find  # noqa: PLC0415 - a process to which nobody attaches pays for nothing
 
         busy = self.tracing is not None or self._traced is not None
-        return {"ok": True, "pid": os.getpid(), "ppid": os.getppid(), "scheduler": find().scheduler is not None, "on": busy, "why": self._why()}
+        return {"ok": True, "pid": os.getpid(), "ppid": os.getppid(), "scheduler": find().serves, "on": busy, "why": self._why()}
 
     def on(self, asked: Mapping[str, Any], peer: int) -> dict[str, Any]:
         """Begin a recording in the folder that PEER names; `RefusedError` where one is on, or nothing can be written there."""

@@ -74,6 +74,7 @@ class Tracing:
         for point, target, why in (*self.captures.bind(built.roots, _breathe), *self.captures.running()):
             self.ledger.land(point, target, BLIND, why)
         self.recorder.switch(True)
+        self.ledger.scheduler = built.serves
         self.ledger.attached_ms = time.time_ns() // 1_000_000
         self._told(built)
 

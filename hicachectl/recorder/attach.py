@@ -67,14 +67,15 @@ def record(target: str, *, run: Path | None, otlp: str | None, seconds: float | 
     wanted = switchboard.read_target(target)
     shelf.bound()
     more = collector(otlp) if otlp else {}
-    found = _ready(wanted)
+    found, removed = _ready(wanted)
     folder = folders.make(run)
-    begun = Begun(removed=found.removed)
+    begun = Begun(removed=removed)
     try:
         folders.claim(folder, ["hicachectl", "trace", "--attach", target])
         _give(folder, wanted)
         words = {"folder": str(folder), "environment": more, "seconds": seconds}
-        _begin(found.pids, wanted, begun, words)
+        for pids in found:
+            _begin(pids, wanted, begun, words)
         watch = Watch(folder, environment(os.environ, folder, otlp), screen, endpoint)
     except BaseException:
         end(begun.lines)
@@ -136,18 +137,23 @@ def _listening(wanted: int | None) -> switchboard.Found:
     return found
 
 
-def _ready(wanted: int | None) -> switchboard.Found:
-    """Processes that can be attached to, all of them and none of them recorded already."""
+def _ready(wanted: int | None) -> tuple[tuple[list[int], list[int]], list[int]]:
+    """((servers, their schedulers), processes whose sockets were removed): all can be attached to, none is recorded already.
+
+    Servers come first, so that their recordings begin first, as the processes did. Other processes that listen, such as workers that
+    were forked, have nothing to tell.
+    """
     found = _listening(wanted)
     told = dict(switchboard.look(found.pids, wanted))
-    busy = next((str(one.get("why")) for one in told.values() if one.get("on")), None)
-    if busy is not None:
-        raise UnreachableError(f"{busy}: end that first, with `hicachectl trace --detach {wanted or switchboard.ALL}` where it was an attach")
-    if not any(one.get("scheduler") for one in told.values()):
+    schedulers = [pid for pid, one in told.items() if one.get("scheduler")]
+    if not schedulers:
         who = "the engines that listen" if wanted is None else f"process {wanted} and its children"
         raise UnreachableError(f"{who} run no scheduler: is it still starting?")
-    found.pids = list(told)
-    return found
+    servers = [pid for pid in told if pid not in schedulers and not switchboard.family(pid).isdisjoint(schedulers)]
+    busy = next((str(told[pid].get("why")) for pid in (*servers, *schedulers) if told[pid].get("on")), None)
+    if busy is not None:
+        raise UnreachableError(f"{busy}: end that first, with `hicachectl trace --detach {wanted or switchboard.ALL}` where it was an attach")
+    return (servers, schedulers), found.removed
 
 
 def _begin(pids: Sequence[int], wanted: int | None, begun: Begun, words: dict[str, Any]) -> None:
@@ -197,21 +203,22 @@ def _follow(begun: Begun, wanted: int | None, words: dict[str, Any], watch: Watc
 
 
 def _join(begun: Begun, wanted: int | None, words: dict[str, Any], known: set[int]) -> None:
-    """Attach to processes that have come since."""
+    """Attach to schedulers that have come since."""
     for pid in switchboard.find(wanted).pids:
-        if pid not in known:
-            told = dict(switchboard.look([pid], wanted)).get(pid, {})
-            if told.get("scheduler") is False and told.get("ppid") in known:
+        if pid in known:
+            continue
+        late = Begun()
+        try:
+            told = dict(switchboard.look([pid], pid))[pid]
+            if not told.get("scheduler"):
                 continue
-            known.add(pid)
-            if told.get("ok") and not told.get("on"):
-                late = Begun()
-                try:
-                    _begin([pid], wanted, late, words)
-                except UnreachableError:
-                    _hang_up(late.lines)
-                else:
-                    begun.lines += late.lines
+            if not told.get("on"):
+                _begin([pid], wanted, late, words)
+        except UnreachableError:
+            _hang_up(late.lines)
+        else:
+            begun.lines += late.lines
+        known.add(pid)
 
 
 def _hang_up(lines: Iterable[Line]) -> None:

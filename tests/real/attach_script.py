@@ -17,14 +17,15 @@ import engine_script
 
 FOLDER = Path(os.environ["ATTACH_TEST_FOLDER"])
 MAIN = "import sys; from hicachectl.cli import main; main()"
-PATIENCE_S = 60.0
+PATIENCE_S = 30.0
 running = []
 
 
 def attach(engine, run, words=()):
     """Attach to this process and its schedulers in a process of its own; what it said first."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored, which children inherit
     command = [sys.executable, "-c", MAIN, "trace", "--attach", str(os.getpid()), "--run", run, *words]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=_keys_work)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     said = []
     for line in process.stderr:
         said.append(line)
@@ -79,10 +80,6 @@ def _asked(what):
     return {"told": told}
 
 
-def _keys_work():
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 # -- in the scheduler --------------------------------------------------------------------------------------------------
 def answer():
     """Wait for what is asked, and answer once a question."""
@@ -101,6 +98,8 @@ def answer():
             now = snapshot()
         except KeyError:
             return
+        except Exception as error:
+            now = {f"{type(error).__name__}: {error}": error}
         if asked == "remember":
             kept, told = now, {"kept": len(now)}
         else:

@@ -344,12 +344,13 @@ def test_a_worker_that_multiprocessing_forks_listens_under_its_own_id(tmp_path: 
     """Parent and worker each have a socket that answers for them; the worker takes its own away when it ends, and no other."""
     with engine(tmp_path, FORKS) as process:
         child = process.does("CHILD")
-        assert eventually(lambda: (process.folder / f"{child}.sock").exists())
+        assert eventually((process.folder / f"{child}.sock").exists)
         for pid in (process.pid, child):
             with socket.socket(socket.AF_UNIX) as peer:
                 peer.settimeout(20)
                 peer.connect(str(process.folder / f"{pid}.sock"))
-                assert ask(peer, do=v.LOOK)["pid"] == pid
+                told = ask(peer, do=v.LOOK)
+                assert (told["pid"], told["scheduler"]) == (pid, pid == process.pid)
         process.does("PIPE.send(1) or WORKER.join()")
         assert [path.name for path in process.folder.iterdir()] == [f"{process.pid}.sock"]
 
@@ -376,7 +377,7 @@ def test_a_worker_forked_during_a_recording_has_no_wrapper_left(tmp_path: Path) 
         process.does("later()")
         child, wrapped = process.does("CHILD")
         assert wrapped is False
-        assert eventually(lambda: (process.folder / f"{child}.sock").exists())
+        assert eventually((process.folder / f"{child}.sock").exists)
         assert ask(peer, do=v.OFF)["ok"]
 
 
