@@ -10,7 +10,7 @@ from hicachectl.model.engine import Engine
 from hicachectl.model.engines import engines
 from hicachectl.model.world import world
 from hicachectl.store.columns import Database
-from hicachectl.store.columns.around import ASKED, Processes, of_requests, recording
+from hicachectl.store.columns.around import ASKED, Processes, derived, of_requests, recording
 from tracers import vocabulary as v
 
 PACKAGE = "hicachectl.fleet"
@@ -18,9 +18,9 @@ AT_ONCE = 2000
 """Requests that are judged together; some 25 spans each."""
 
 
-class _Trace(msgspec.Struct, array_like=True):
-    trace: str
+class _Request(msgspec.Struct, array_like=True):
     rid: str
+    traces: list[str]
 
 
 class _Number(msgspec.Struct, array_like=True):
@@ -34,13 +34,12 @@ def verdicts(database: Database, known: Processes) -> Iterator[Verdict]:
     these are read for each part, wherever and whenever they were written. What a request costs others is not asked here.
     """
     alike = keys_alike(database, known)
-    traces = iter([each.trace for each in database.ask(PACKAGE, "queued", _Trace, names=ASKED)])
-    while part := list(islice(traces, AT_ONCE)):
-        seen = world(recording(database, known, of_requests(database, part, known, twins=not alike, related=False)))
-        mine = set(part)
-        for journey in seen.journeys:
-            if any(spans and spans[0].trace_id in mine for spans in journey.attempt.spans.values()):
-                yield judged(journey, seen)
+    requests = iter(list(database.ask(PACKAGE, "queued", _Request, names=ASKED)))
+    while part := list(islice(requests, AT_ONCE)):
+        traces = sorted({trace for each in part for trace in (*each.traces, derived(each.rid))})
+        seen = world(recording(database, known, of_requests(database, traces, known, twins=not alike, related=False)))
+        rids = {each.rid for each in part}
+        yield from (judged(journey, seen) for journey in seen.journeys if journey.attempt.rid in rids)
 
 
 def keys_alike(database: Database, known: Processes) -> bool:

@@ -63,6 +63,9 @@ def many(folder: Path) -> Path:
         second.request(f"reads-{number}", 8, prompt="writes", hit=8)
         second.request(f"misses-{number}", 8, prompt="writes", hit=2)
     other.request("elsewhere", 2, prompt="writes")
+    for span in second.made.spans[30:60]:
+        # As where the engine traces requests itself, and several have one caller.
+        span.document["traceId"] = "5" * 32
     return story.recording.write(folder)
 
 

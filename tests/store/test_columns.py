@@ -128,6 +128,20 @@ def test_a_request_is_read_without_those_that_it_has_nothing_to_do_with(tmp_path
     assert sum(found.recording.have.values()) == len(engine.made.spans)
 
 
+def test_a_request_may_have_spans_in_several_traces_and_share_them(tmp_path: Path) -> None:
+    """Where the engine traces requests itself they have its traces, be it one for several requests; what ends late has the request's own."""
+    story = Story()
+    engine = story.engine()
+    engine.request("a", 8)
+    engine.request("b", 8, prompt="a", hit=4)
+    for span in engine.made.spans:
+        if span.document["name"] in (v.REQUEST_QUEUED, v.PREFETCH_GATE, v.PREFILL, v.REQUEST_FINISHED, v.PREFETCH_LOOKUP):
+            span.document["traceId"] = "5" * 32
+    folder = story.recording.write(tmp_path / "run")
+    with opened(f"chdb:{folder}") as database:
+        assert agree(folder, database) == 2
+
+
 def test_missing_spans_are_told_from_columns_as_from_files(tmp_path: Path) -> None:
     """The ledger says how many there should be: the row that stands for it is not counted as one of them; a row that came twice counts once."""
     made = Recording()

@@ -87,14 +87,17 @@ def processes(database: Database) -> Processes:
 
 
 def traces_of(database: Database, request: str) -> list[str]:
-    """Traces of the request whose id is REQUEST, or else of those whose id begins with it."""
-    # A trace is named after its request (tracers/record.py): the index of traces finds it at once.
-    derived = hashlib.sha256(request.encode()).hexdigest()[:32]
-    for where in ("TraceId = $trace AND rid = $request", "rid = $request", "startsWith(rid, $request)"):
-        found = database.ask(PACKAGE, "requests", _Trace, names=ASKED, where=Sql(where), trace=derived, request=request)
-        if traces := sorted({each.trace for each in found}):
-            return traces
+    """Traces of the request whose id is REQUEST, or else of those whose id begins with it; a request may have spans in several."""
+    for where in ("rid = $request", "startsWith(rid, $request)"):
+        found = list(database.ask(PACKAGE, "requests", _Trace, names=ASKED, where=Sql(where), request=request))
+        if found:
+            return sorted({each.trace for each in found} | {derived(each.rid) for each in found})
     return []
+
+
+def derived(rid: str) -> str:
+    """The trace that a request has where it has joined no other (tracers/encode.py): work that ends late is there."""
+    return hashlib.sha256(rid.encode()).hexdigest()[:32]
 
 
 def of_requests(database: Database, traces: Sequence[str], known: Processes, *, twins: bool = True, related: bool = True) -> Slice:

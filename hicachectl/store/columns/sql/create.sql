@@ -18,7 +18,8 @@ CREATE TABLE IF NOT EXISTS $TABLE
     StatusMessage String CODEC(ZSTD(1)),
     Events Nested (Timestamp DateTime64(9), Name LowCardinality(String), Attributes Map(LowCardinality(String), String)) CODEC(ZSTD(1)),
     Links Nested (TraceId String, SpanId String, TraceState String, Attributes Map(LowCardinality(String), String)) CODEC(ZSTD(1)),
-    INDEX trace_id TraceId TYPE bloom_filter(0.001) GRANULARITY 1
+    INDEX trace_id TraceId TYPE bloom_filter(0.001) GRANULARITY 1,
+    INDEX attribute_value mapValues(SpanAttributes) TYPE bloom_filter(0.01) GRANULARITY 1
 )
 ENGINE = MergeTree
 PARTITION BY toDate(Timestamp)

@@ -1,4 +1,4 @@
--- Requests by id: the trace of each, which all of its ranks and attempts share.
+-- Requests by id, and the traces that they have spans in.
 SELECT DISTINCT TraceId, SpanAttributes[$RID] AS rid
 FROM $TABLE
 WHERE SpanName IN $names AND ResourceAttributes[$R_ENGINE] != '' AND $where
