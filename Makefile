@@ -16,7 +16,7 @@ help:
 	@echo 'make test        run the tests, but for the slow ones'
 	@echo 'make test-slow   run the slow tests'
 	@echo 'make test-again  run once more what failed last'
-	@echo 'make bench       measure what it costs, against yardsticks of the same run; BENCH=--quick for a short run'
+	@echo 'make bench       measure what it costs, against yardsticks of the same run; BENCH=--quick for a short run, BENCH=--columns=10000000 for a large column store'
 	@echo 'make env         set up; with make -s, stdout is the bin folder alone'
 	@echo 'make survey VERSION=x   tell which hook points resolve in SGLang x, from its source alone'
 	@echo 'make clean       remove what belongs to this checkout alone'

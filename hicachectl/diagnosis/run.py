@@ -110,6 +110,13 @@ def _weigh(each: Finding, seen: World) -> None:
 
 def judged(journey: Journey, seen: World) -> Verdict:
     """The ladder, the token account and the losses of one request, each loss with its code."""
+    own, lost = losses(journey, seen)
+    ladder = seen.ladder(journey)
+    return Verdict(journey, ladder, own, lost, times(journey), verdict(journey, ladder, own, lost))
+
+
+def losses(journey: Journey, seen: World) -> tuple[Account, list[Finding]]:
+    """The token account of one request, and its losses."""
     own = account(journey, seen)
     case = Case(journey, own, seen)
     places: dict[str, list[int]] = defaultdict(list)
@@ -123,8 +130,7 @@ def judged(journey: Journey, seen: World) -> Verdict:
         _weigh(why, seen)
         lost.append(why)
     lost.sort(key=order)
-    ladder = seen.ladder(journey)
-    return Verdict(journey, ladder, own, lost, times(journey), verdict(journey, ladder, own, lost))
+    return own, lost
 
 
 def select(found: Diagnosis, request: str | None, code: str | None) -> tuple[list[Verdict], list[Finding]]:

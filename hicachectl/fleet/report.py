@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from hicachectl.diagnosis.rules.keys import apart
-from hicachectl.diagnosis.run import Verdict
-from hicachectl.fleet.verdicts import PACKAGE, processes, verdicts
+from hicachectl.fleet.verdicts import PACKAGE, Lost, processes, verdicts
 from hicachectl.model.attempt import Attempt
 from hicachectl.model.engine import Engine
 from hicachectl.store import Recording
@@ -36,7 +35,7 @@ class Tally:
     losers: Counter[str] = field(default_factory=Counter)
     """Requests that lost tokens, by code."""
 
-    def take(self, one: Verdict) -> None:
+    def take(self, one: Lost) -> None:
         """Add one request."""
         self.requests += 1
         account = one.account
@@ -45,7 +44,7 @@ class Tally:
             return
         self.prompt += account.prompt
         self.device, self.host, self.storage = self.device + account.device, self.host + account.host, self.storage + account.storage
-        self.computed, self.new, self.tail = self.computed + account.computed, self.new + one.new, self.tail + account.tail
+        self.computed, self.new, self.tail = self.computed + account.computed, self.new + account.computed - account.tail - sum(loss.tokens for loss in one.lost), self.tail + account.tail
         for loss in one.lost:
             self.lost[loss.code] += loss.tokens
         self.losers.update({loss.code for loss in one.lost})

@@ -2,20 +2,37 @@
 
 from collections.abc import Iterator
 from itertools import islice
+from typing import NamedTuple
 
 import msgspec
 
-from hicachectl.diagnosis.run import Verdict, judged
+from hicachectl.diagnosis.finding import Finding
+from hicachectl.diagnosis.rules import LOSSES
+from hicachectl.diagnosis.run import losses
+from hicachectl.model.account import Account
 from hicachectl.model.engine import Engine
 from hicachectl.model.engines import engines
+from hicachectl.model.journey import Journey
 from hicachectl.model.world import world
 from hicachectl.store.columns import Database
-from hicachectl.store.columns.around import ASKED, Processes, derived, of_requests, recording
+from hicachectl.store.columns.around import ASKED, Processes, derived, for_losses, recording
 from tracers import vocabulary as v
 
 PACKAGE = "hicachectl.fleet"
 AT_ONCE = 2000
 """Requests that are judged together; some 25 spans each."""
+
+
+NEEDED = tuple(
+    sorted(
+        {
+            *ASKED, v.PREFETCH_ENQUEUE, v.PREFETCH_LOOKUP, v.PREFETCH_TRANSFER, v.PREFETCH_FINISH, v.PREFETCH_PUBLISH, v.PREFETCH_POOLS, v.PREFETCH_REVOKE,
+            v.PREFETCH_SETTLE, v.PREFETCH_ABORT, v.LOAD_BACK_ASK, v.LOAD_BACK, v.STORE_EXIST, v.STORE_GET, *(name for rule in LOSSES.values() for name in rule.reads),
+        }
+        - {v.STORE_PUT}
+    )
+)  # fmt: skip
+"""Spans of a request that its account and its losses are read from: those of a journey, and what the rules say that they look at. Puts come by their pages."""
 
 
 class _Request(msgspec.Struct, array_like=True):
@@ -27,8 +44,16 @@ class _Number(msgspec.Struct, array_like=True):
     number: int
 
 
-def verdicts(database: Database, known: Processes) -> Iterator[Verdict]:
-    """Every request's ladder, token account and losses, in the order in which requests came.
+class Lost(NamedTuple):
+    """One request with its token account and its losses."""
+
+    journey: Journey
+    account: Account
+    lost: list[Finding]
+
+
+def verdicts(database: Database, known: Processes) -> Iterator[Lost]:
+    """Every request's token account and losses, in the order in which requests came.
 
     A verdict rests on the spans of the request, on those of its process, and on who wrote its pages or the same tokens under other keys:
     these are read for each part, wherever and whenever they were written. What a request costs others is not asked here.
@@ -37,9 +62,9 @@ def verdicts(database: Database, known: Processes) -> Iterator[Verdict]:
     requests = iter(list(database.ask(PACKAGE, "queued", _Request, names=ASKED)))
     while part := list(islice(requests, AT_ONCE)):
         traces = sorted({trace for each in part for trace in (*each.traces, derived(each.rid))})
-        seen = world(recording(database, known, of_requests(database, traces, known, twins=not alike, related=False)))
+        seen = world(recording(database, known, for_losses(database, traces, known, NEEDED, twins=not alike)))
         rids = {each.rid for each in part}
-        yield from (judged(journey, seen) for journey in seen.journeys if journey.attempt.rid in rids)
+        yield from (Lost(journey, *losses(journey, seen)) for journey in seen.journeys if journey.attempt.rid in rids)
 
 
 def keys_alike(database: Database, known: Processes) -> bool:

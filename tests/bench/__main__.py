@@ -12,6 +12,7 @@ PARTS = {
     "write": "What the writer does",
     "start": "Start of an engine, start of a command",
     "read": "Reading",
+    "columns": "A column store",
     "engine": "The real engine, traced and untraced",
 }
 

@@ -26,8 +26,8 @@ BATCHES = (v.FORWARD, v.EXECUTED, v.LOAD_BACK_START, v.LOAD_BACK_DONE, v.EVICT_D
 """Spans of a process that come with every batch: those beside the requests are read."""
 MOST_RELATED = 500
 """Requests that begin alike and are read in full beside the one that is asked for."""
-WORDS_AT_ONCE = 4000
-"""Ids in one question: the text of a question is bounded (`max_query_size`, 256 KiB)."""
+WORDS_AT_ONCE = 2000
+"""Ids in one question, which may name them three times: its text is bounded (`max_query_size`, 256 KiB)."""
 INTERVALS_AT_ONCE = 200
 SLACK_NS = 1_000_000_000
 LEDGERS = 4
@@ -100,27 +100,42 @@ def derived(rid: str) -> str:
     return hashlib.sha256(rid.encode()).hexdigest()[:32]
 
 
-def of_requests(database: Database, traces: Sequence[str], known: Processes, *, twins: bool = True, related: bool = True) -> Slice:
-    """Spans of the requests of TRACES, those of batches beside them, and the writes of their pages; each part in its own question.
+def of_requests(database: Database, traces: Sequence[str], known: Processes) -> Slice:
+    """Spans of the requests of TRACES, of those that begin alike or share tokens with them, of batches beside them, and the writes of their pages.
 
-    TWINS: also of requests that share tokens and may have written them under other keys. RELATED: also of those that begin alike, whose
-    faults may be the cause of a loss here.
+    Others that begin alike may have a fault that is the cause of a loss here; others that share tokens may have written them under another key.
     """
     with uncollected():
         found = Slice(list(traces))
-        found.spans = [span for part in _parts(traces) for span in chosen(database, "$ours AND TraceId IN $traces", traces=part)]
-        served = [*found.spans]
-        found.spans += _linked(database, served) if related else ()
-        others = _related(database, found) if related else []
-        others += [trace for part in _parts(traces) for trace in _named(database, "twins", part)] if twins else []
+        served = _own(database, traces)
+        others = _related(database, found) + [trace for part in _parts(traces) for trace in _named(database, "twins", part)]
         others = sorted({*others} - {*traces})
-        beside = [span for part in _parts(others) for span in chosen(database, "$ours AND TraceId IN $traces", traces=part)]
-        found.spans += beside
+        beside = _own(database, others)
+        found.spans = [*served, *_linked(database, served), *beside, *_batches(database, [*served, *beside])]
         for part in _parts([*traces, *others]):
             found.spans += _writes(database, part)
-        found.spans += _batches(database, [*served, *beside] if related else served)
         found.spans += known.samples
         return found
+
+
+def for_losses(database: Database, traces: Sequence[str], known: Processes, names: Sequence[str], *, twins: bool) -> Slice:
+    """What the losses of these requests need alone: spans of NAMES, evictions beside them, the writes of their pages; TWINS where keys may differ."""
+    with uncollected():
+        found = Slice(list(traces))
+        served = _own(database, traces, names)
+        others = sorted({trace for part in _parts(traces) for trace in _named(database, "twins", part)} - {*traces}) if twins else []
+        for span in served if not twins else ():
+            # Nobody can have written the same tokens under another key: there is nothing to compare.
+            span.attributes.pop(v.FINGERPRINT, None)
+        found.spans = [*served, *_own(database, others), *_evictions(database, served), *known.samples]
+        for part in _parts([*traces, *others]):
+            found.spans += _writes(database, part)
+        return found
+
+
+def _own(database: Database, traces: Sequence[str], names: Sequence[str] = ()) -> list[Span]:
+    where = "$ours AND TraceId IN $traces" + (" AND SpanName IN $names" if names else "")
+    return [span for part in _parts(traces) for span in chosen(database, where, traces=part, names=names)]
 
 
 def _related(database: Database, found: Slice) -> list[str]:
@@ -152,27 +167,38 @@ def _writes(database: Database, traces: Sequence[str]) -> list[Span]:
     return [*puts, *there, *around]
 
 
-def _batches(database: Database, spans: list[Span]) -> Iterator[Span]:
+def _batches(database: Database, spans: list[Span]) -> list[Span]:
     """What the processes did for several requests at once while these were served, and what ended later of it."""
-    mine = [span for span in spans if span.attributes.get(v.RID)]
+    mine = [span for span in spans if span.rid]
     if not mine:
-        return
-    engines, lives = sorted({span.engine for span in mine}), _lives(mine)
-    near: list[Span] = []
-    for part in _parts(lives, INTERVALS_AT_ONCE):
-        times = " OR ".join(f"Timestamp BETWEEN fromUnixTimestamp64Nano({begin}) AND fromUnixTimestamp64Nano({end})" for begin, end in part)
-        near += chosen(database, f"SpanName IN $batches AND ResourceAttributes[$R_ENGINE] IN $engines AND ({times})", batches=BATCHES, engines=engines)
-    yield from near
-    later = f"ResourceAttributes[$R_ENGINE] IN $engines AND Timestamp >= fromUnixTimestamp64Nano({lives[0][0]})"
+        return []
+    engines = sorted({span.engine for span in mine})
+    near = _beside(database, mine, BATCHES)
+    later = f"ResourceAttributes[$R_ENGINE] IN $engines AND Timestamp >= fromUnixTimestamp64Nano({_lives(mine)[0][0]})"
     run = {(span.engine, span.attributes.get(v.BATCH)) for span in near if span.name == v.EXECUTED}
     batches = {span.attributes[v.BATCH] for span in mine if span.name == v.PREFILL and v.BATCH in span.attributes and (span.engine, span.attributes[v.BATCH]) not in run}
+    after: list[Span] = []
     for part in _parts(sorted(batches, key=str)):
-        yield from chosen(database, f"SpanName = $EXECUTED AND {later} AND SpanAttributes[$BATCH] IN $ids", engines=engines, ids=[str(each) for each in part])
+        after += chosen(database, f"SpanName = $EXECUTED AND {later} AND SpanAttributes[$BATCH] IN $ids", engines=engines, ids=[str(each) for each in part])
     copied = {(span.engine, node) for span in near if span.name == v.LOAD_BACK_DONE for node in _nodes(span)}
     nodes = {span.attributes[v.NODE] for span in mine if span.name == v.LOAD_BACK and v.NODE in span.attributes and (span.engine, span.attributes[v.NODE]) not in copied}
     for node in sorted(nodes, key=str):
         where = f"SpanName IN $names AND {later} AND has(JSONExtract(SpanAttributes[$NODES], 'Array(Int64)'), $node) ORDER BY Timestamp LIMIT 1 BY SpanName, ResourceAttributes[$R_ENGINE]"
-        yield from chosen(database, where, names=(v.LOAD_BACK_START, v.LOAD_BACK_DONE), engines=engines, node=node)
+        after += chosen(database, where, names=(v.LOAD_BACK_START, v.LOAD_BACK_DONE), engines=engines, node=node)
+    return [*near, *after]
+
+
+def _evictions(database: Database, served: list[Span]) -> list[Span]:
+    return _beside(database, served, (v.EVICT_DEVICE,))
+
+
+def _beside(database: Database, spans: list[Span], names: Sequence[str]) -> list[Span]:
+    """Spans of NAMES in the processes of SPANS while the requests of these were served."""
+    engines, found = sorted({span.engine for span in spans}), list[Span]()
+    for part in _parts(_lives(spans), INTERVALS_AT_ONCE):
+        times = " OR ".join(f"Timestamp BETWEEN fromUnixTimestamp64Nano({begin}) AND fromUnixTimestamp64Nano({end})" for begin, end in part)
+        found += chosen(database, f"SpanName IN $names AND ResourceAttributes[$R_ENGINE] IN $engines AND ({times})", names=names, engines=engines)
+    return found
 
 
 def _lives(spans: list[Span]) -> list[tuple[int, int]]:
