@@ -47,6 +47,9 @@ class BadInputError(OperatorError):
     exit_code = BAD_INPUT
 
 
+_SHOWN_NAME = 200
+
+
 def leave(code: int) -> NoReturn:
     """End the command with CODE, data already written."""
     raise SystemExit(code)
@@ -66,6 +69,11 @@ def translated() -> Iterator[None]:
         # The reader of stdout went away (`| head`): not an error; keep the interpreter from flushing into it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         leave(DONE)
+    except OSError as error:
+        # What no room has foreseen: a name that is too long, a disk that is full, a folder that went away.
+        what = one_line(str(error.filename)[:_SHOWN_NAME]) if error.filename else "what is needed"
+        sys.stderr.write(f"hicachectl: cannot use {what}: {error.strerror or type(error).__name__}\n")
+        leave(UNREACHABLE)
 
 
 def one_line(text: str) -> str:

@@ -65,7 +65,7 @@ def inside(*words: str, stdin: bytes = b"") -> Ended:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     finally:
         sys.argv, sys.stdin, sys.stdout, sys.stderr = before
-    return Ended(code, out.buffer.getvalue().decode(), err.buffer.getvalue().decode())  # type: ignore[attr-defined]
+    return Ended(code, out.buffer.getvalue().decode(errors="replace"), err.buffer.getvalue().decode())  # type: ignore[attr-defined]
 
 
 def start(*words: str, env: Mapping[str, str] | None = None, **options: Any) -> subprocess.Popen[bytes]:

@@ -97,7 +97,7 @@ def _refused(content: bytes) -> int:
     try:
         told = msgspec.json.decode(content)["partialSuccess"]["rejectedSpans"]
         return int(told)
-    except (msgspec.MsgspecError, KeyError, TypeError, ValueError, UnicodeError):
+    except (msgspec.MsgspecError, KeyError, TypeError, ValueError, UnicodeError, RecursionError):
         return 0
 
 

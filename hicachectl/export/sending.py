@@ -15,7 +15,7 @@ from hicachectl.exits import UnreachableError, UsageError
 from hicachectl.export import lines, otlp, perfetto
 from hicachectl.store import columns
 from hicachectl.store.columns.loading import load
-from hicachectl.store.requests import decoded
+from hicachectl.store.requests import decoded, warn_of
 
 
 def otlp_lines(runs: Sequence[Path | str], out: BinaryIO) -> int:
@@ -56,6 +56,7 @@ def to_columns(runs: Sequence[Path | str], target: str | None) -> int:
 def trace_events(runs: Sequence[Path | str], out: BinaryIO) -> int:
     """Write RUNS to OUT as one document of trace events, an event a line; the number of spans."""
     recording = store.read(runs)
+    warn_of(recording.broken_lines + recording.cut_lines, ", ".join(recording.paths))
     encode = msgspec.json.encode
     out.write(b'{"displayTimeUnit":"ms","traceEvents":[\n')
     out.writelines(_separated(encode(event) for event in perfetto.events(recording)))

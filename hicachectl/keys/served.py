@@ -112,7 +112,7 @@ def _extra(info: Mapping[str, Any], remarks: list[str]) -> dict[str, Any]:
         return {}
     try:
         decoded = msgspec.json.decode(text) if isinstance(text, str) else text
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         decoded = None
     if not isinstance(decoded, dict):
         remarks.append("the server's extra configuration cannot be read: tag, tp_lcm_size and threshold are not known")

@@ -83,11 +83,11 @@ class StoreConfig:
     def device_for(self, tp_rank: int) -> Value[str]:
         """The RDMA device of one rank; a device name may be a JSON map by rank, and a rank that it lacks gets none."""
         name = self.device_name.value
-        if not name or not name.strip().startswith("{"):
+        if not isinstance(name, str) or not name.strip().startswith("{"):
             return self.device_name
         try:
             by_rank = msgspec.json.decode(name)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
             return Value("", self.device_name.origin, "the map by rank is no valid JSON: SGLang warns and takes none")
         found = by_rank.get(str(tp_rank)) if isinstance(by_rank, dict) else None
         remark = (

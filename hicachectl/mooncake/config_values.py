@@ -68,7 +68,7 @@ def mapping_of_json(content: bytes, name: str) -> dict[str, Any]:
     """A JSON object; BadInputError for anything else."""
     try:
         decoded = msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInputError(f"{name} is no valid JSON: {error}") from error
     return _mapping(decoded, name)
 
@@ -98,7 +98,7 @@ def _toml(content: bytes, path: Path) -> Any:
     tomllib = importlib.import_module("tomllib")
     try:
         return tomllib.loads(content.decode())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadInputError(f"{path} is no valid TOML: {error}") from error
 
 
@@ -109,5 +109,5 @@ def _yaml(content: bytes, path: Path) -> Any:
         raise UnreachableError(f"{path}: reading YAML needs the package pyyaml; use a .json file") from error
     try:
         return yaml.safe_load(content)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise BadInputError(f"{path} is no valid YAML: {error}") from error

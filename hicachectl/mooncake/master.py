@@ -323,7 +323,7 @@ def _number(text: str) -> int | float | None:
 def _mapping(base: str, path: str, content: bytes) -> dict[str, Any]:
     try:
         body = msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInputError(
             f"{base}{path} did not answer JSON: {_shown(content.decode(errors='replace'))}. Is this the admin port?"
         ) from error

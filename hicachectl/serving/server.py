@@ -56,7 +56,7 @@ def _first(client: httpx.Client, base: str, paths: tuple[str, ...]) -> dict[str,
             )
         try:
             body = msgspec.json.decode(response.content)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise BadInputError(f"{base}{path} did not answer JSON: is it an SGLang server?") from error
         if not isinstance(body, dict):
             raise BadInputError(f"{base}{path} answered JSON, but no object: is it an SGLang server?")

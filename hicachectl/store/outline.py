@@ -122,7 +122,7 @@ def _versions(
 def _command(run: Path) -> list[str]:
     try:
         told = msgspec.json.decode((run / files.RUN_FILE).read_bytes())
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError):
         return []
     command = told.get("command") if isinstance(told, dict) else None
     return [str(word) for word in command] if isinstance(command, list) else []

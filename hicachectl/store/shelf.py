@@ -19,6 +19,8 @@ LARGEST_HOME = 10 << 30
 """Bytes that the recordings under the home folder may take, unless $HICACHECTL_HOME_BYTES says otherwise."""
 _STILL_WARM_S = 600.0
 """A recording with an open ledger that was written to this recently counts as being written, whatever host it is from."""
+_LATEST_MS = 253_402_300_800_000
+"""The year 10,000, which no date can tell."""
 _CLOCK_SLACK_MS = 2000
 """The kernel tells when it booted in whole seconds."""
 
@@ -171,8 +173,9 @@ def _created_ms(path: Path, changed: float) -> int:
 
     try:
         told = msgspec.json.decode((path / files.RUN_FILE).read_bytes())
-        return int(told["created_ms"])
-    except (OSError, ValueError, TypeError, KeyError):
+        created = int(told["created_ms"])
+        return created if 0 <= created < _LATEST_MS else int(changed * 1000)
+    except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return int(changed * 1000)
 
 

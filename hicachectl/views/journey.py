@@ -45,6 +45,7 @@ _HASHES: Mapping[str, int] = {
     v.FINGERPRINT: v.FINGERPRINT_DIGITS,
 }
 """Attributes that hold hashes without a separator -> digits of one."""
+_LATEST_NS = 253_000_000_000 * 1_000_000_000
 _SHOWN_ITEMS = 4
 _SHOWN_TEXT = 80
 
@@ -208,8 +209,13 @@ def _request(row: Row) -> list[object]:
 _HEADLINES = ("backend_created", "transfer_done", "prefix_reused")
 
 
+def _moment(ns: int) -> datetime:
+    """The date of a time in nanoseconds; the first or the last that there is, where a recording tells one that is none."""
+    return datetime.fromtimestamp(min(max(ns, 0), _LATEST_NS) / 1e9, timezone.utc)
+
+
 def _clock(ns: int) -> str:
-    return datetime.fromtimestamp(ns / 1e9, timezone.utc).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    return _moment(ns).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 
 def _entry(row: Row) -> dict[str, object]:
@@ -217,7 +223,7 @@ def _entry(row: Row) -> dict[str, object]:
         "rid": row.rid,
         "attempt": row.attempt,
         "engine": row.engine,
-        "start": datetime.fromtimestamp(row.start_ns / 1e9, timezone.utc).isoformat(timespec="milliseconds"),
+        "start": _moment(row.start_ns).isoformat(timespec="milliseconds"),
         "start_ns": row.start_ns,
         "took_ms": round((row.end_ns - row.start_ns) / 1e6, 3),
         "prompt_tokens": row.prompt,

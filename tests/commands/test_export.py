@@ -28,11 +28,21 @@ def test_otlp_on_stdout_reads_as_the_recording_does(tmp_path: Path) -> None:
     file.write_text("broken\n" + file.read_text())
     done = hicachectl("export", str(folder), "--to", "otlp")
     assert done.returncode == 0
-    assert done.stderr == "wrote 2 spans\n"
+    assert done.stderr == f"1 lines of {folder} cannot be read and are left out\nwrote 2 spans\n"
     (tmp_path / "copy.jsonl").write_text(done.stdout)
     there, here = store.read([tmp_path / "copy.jsonl"]), store.read([folder])
     assert [span.span_id for span in there.spans if span.name != v.LEDGER] == [span.span_id for span in here.spans]
     assert there.broken_lines == 0
+
+
+@pytest.mark.parametrize("to", ["otlp", "perfetto"])
+def test_lines_that_are_left_out_are_counted(to: str, tmp_path: Path) -> None:
+    """How many lines of which recording are not in what was written, be they broken or cut."""
+    folder = run(tmp_path / "run")
+    file = next(folder.glob("spans-host-a-1-*"))
+    file.write_text("broken\n{}\n" + file.read_text() + '{"resourceSpans":[')
+    done = hicachectl("export", str(folder), "--to", to)
+    assert (done.returncode, done.stderr) == (0, f"3 lines of {folder} cannot be read and are left out\nwrote 2 spans\n")
 
 
 def test_perfetto_in_a_file_is_one_document(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def _fault(given: str, rank: int) -> str | None:
         return None
     try:
         devices = json.loads(given)
-    except ValueError:
+    except (ValueError, RecursionError):
         return "is not JSON"
     return None if devices.get(str(rank)) else "has no entry for this rank"
 
