@@ -35,6 +35,8 @@ RECIPE = "1"
 STEPS = ("Collecting ", "Downloading ", "Building ", "Installing ", "Get:", "Unpacking ", "Setting up ")
 """How lines of pip and apt-get begin that say what is being done."""
 TELL_EVERY_S = 15.0
+SERVER, PROGRAMS = "prometheus", ("prometheus", "promtool")
+"""Debian package of the Prometheus server that tests have metrics scraped by, and its programs; it is unpacked and not installed, so that no service starts."""
 SPOILERS = ("PYTHONPATH", "PYTHONHOME", "PIP_TARGET", "PIP_PREFIX", "PIP_USER", "VIRTUAL_ENV")
 """Settings of the caller that would make pip install somewhere else."""
 
@@ -73,7 +75,7 @@ def environment(pair: str) -> Path:
     base = _home() / f"base-{pair}-{_key(sys.version_info[:2], requirements)}"
     layer = _layer(pair)
     wanted = _key(base.name, (CHECKOUT / "pyproject.toml").read_bytes())
-    if not _missing_packages() and _is_complete(base, base.name) and _is_complete(layer, wanted):
+    if not _missing_packages() and _is_complete(base, base.name) and _is_complete(layer, wanted) and _has_programs(layer):
         return layer
     with _lock():
         _install_system_packages()
@@ -81,6 +83,8 @@ def environment(pair: str) -> Path:
             _build_base(base, pair, requirements)
         if not _is_complete(layer, wanted):
             _build_layer(layer, base, wanted)
+        if not _has_programs(layer):
+            _link_programs(layer)
         _remove_orphans()
     return layer
 
@@ -196,6 +200,30 @@ def _build_layer(layer: Path, base: Path, wanted: str) -> None:
     _run([python, "-m", "pip", *arguments], "installing the project")
     (layer / "checkout").write_text(str(CHECKOUT))
     (layer / "complete").write_text(wanted)
+
+
+def _has_programs(layer: Path) -> bool:
+    """Whether the programs that tests run are there, or cannot be got: those tests then say so."""
+    return shutil.which("apt-get") is None or all((layer / "bin" / name).exists() for name in PROGRAMS)
+
+
+def _link_programs(layer: Path) -> None:
+    """Put the programs that tests run into the layer; where they cannot be downloaded, say so and go on."""
+    unpacked = _home() / SERVER
+    try:
+        if not (unpacked / "complete").is_file():
+            say("set-up: a Prometheus server for the tests, 19 MB")
+            shutil.rmtree(unpacked, ignore_errors=True)
+            unpacked.mkdir(parents=True)
+            script = f"cd '{unpacked}' && {{ apt-get download {SERVER} || {{ apt-get -qq update && apt-get download {SERVER}; }}; }} && dpkg-deb -x {SERVER}_*.deb . && rm {SERVER}_*.deb"
+            _run(["sh", "-ec", script], f"downloading {SERVER}")
+            (unpacked / "complete").write_text(SERVER)
+    except CannotError as error:
+        say(f"set-up: {error}; going on without: tests that need it will say so")
+        return
+    for name in PROGRAMS:
+        (layer / "bin" / name).unlink(missing_ok=True)
+        (layer / "bin" / name).symlink_to(unpacked / "usr" / "bin" / name)
 
 
 def _make_venv(folder: Path, *options: str) -> None:

@@ -1,6 +1,9 @@
 """A real collector: what the tracers send while a process runs, and what `export` sends afterwards, arrives as the file has it."""
 
 import json
+import os
+import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +65,22 @@ def test_metrics_pass_the_collector(protocol: str, tmp_path: Path) -> None:
     assert found[v.M_SPANS, 0, "dropped"] == 0
 
 
+def test_a_collector_that_is_held_for_a_while_misses_nothing(tmp_path: Path) -> None:
+    """A real collector that is stopped by a signal takes connections and answers none; when it goes on it gets what it missed."""
+    with collecting.collector(tmp_path) as there:
+        hold = threading.Timer(2.0, os.kill, (there.pid, signal.SIGSTOP))
+        go_on = threading.Timer(4.0, os.kill, (there.pid, signal.SIGCONT))
+        hold.start()
+        go_on.start()
+        env = {"OTEL_EXPORTER_OTLP_ENDPOINT": there.http, "OTEL_METRICS_EXPORTER": "none"}
+        done = collecting.work(tmp_path / "run", env, *[(200, 0.4)] * 20)
+        go_on.join()
+        written = {id_: collecting.plain(span) for id_, span in done.spans().items()}
+        arrived = there.spans(len(written))
+    assert arrived == written
+    assert done.ledger()["export"] == {"sent": len(written), "dropped": 0, "waiting": 0}
+
+
 def without_runs(document: dict[str, Any]) -> dict[str, Any]:
     """A verdict without the name of what was read."""
     return {key: value for key, value in document.items() if key != "runs"}
@@ -86,16 +105,26 @@ def test_an_engine_that_sends_while_it_runs_explains_the_same(tmp_path: Path) ->
     """`trace --otlp`: a real engine, killed schedulers and samples of the master included."""
     needs("sglang", "mooncake")
     run, prompt = tmp_path / "run", engines.tokens(597)
-    plan = [engines.generate(prompt, rid="cold"), engines.written(74), engines.flush(), engines.generate(prompt, rid="stored")]
+    plan = [engines.generate(prompt, rid="cold"), engines.written(74), engines.flush(), engines.generate(prompt, rid="stored"), engines.wait(3)]
     with collecting.collector(tmp_path) as there:
-        engines.play(plan, before=("trace", "--run", str(run), "--otlp", there.http, "--"))
+        often = {"OTEL_METRIC_EXPORT_INTERVAL": "500"}
+        engines.play(plan, before=("trace", "--run", str(run), "--otlp", there.http, "--"), env=often)
         ledgers = [json.loads(path.read_bytes()) for path in run.glob("ledger-*.json")]
         sent = sum(ledger["export"]["sent"] for ledger in ledgers if ledger.get("export"))
         written = sum(ledger["written"] for ledger in ledgers)
         there.spans(written)
         back = there.write(tmp_path / "back.jsonl")
+        metrics = there.metrics(lambda series: series.get((v.M_TOKENS, 0, "storage"), 0) > 0)
     here, from_there = verdicts.explained(run), verdicts.explained(back)
     assert sent > 0
+    tokens = {tier: sum(row["tokens"]["reused"][tier] for row in here["requests"]) for tier in ("device", "host", "storage")}
+    assert {tier: metrics[v.M_TOKENS, 0, tier] for tier in tokens} == tokens
+    assert metrics[v.M_REQUESTS, 0] == len(here["requests"]) == 2
+    assert metrics[v.M_PAGES, 0, "read"] == 37
+    # The engine's own warm-up reads one more.
+    assert metrics[v.M_OBJECTS, 0, "get", "ok"] == 74 + 1
+    assert metrics[v.M_TRANSFER, 0][0] == 1
+    assert metrics[v.M_LOAD_BACK, 0][0] >= 1
     assert here["complete"], here["incomplete"]
     assert verdicts.request(here, "stored")["tokens"]["reused"]["storage"] == 592
     assert without_runs(from_there) == without_runs(here)
