@@ -57,23 +57,32 @@ class Asked:
 
 
 def _explain(asked: Asked, fail_on: FailOn, output: Output) -> int:
-    from hicachectl.commands.asked import recorded  # noqa: PLC0415
     from hicachectl.diagnosis.codes import ALL, canonical  # noqa: PLC0415
-    from hicachectl.diagnosis.gathering import merged  # noqa: PLC0415
-    from hicachectl.diagnosis.run import Judging, concerning, judge, select  # noqa: PLC0415
-    from hicachectl.index.ask import ask  # noqa: PLC0415
-    from hicachectl.model.world import world  # noqa: PLC0415
-    from hicachectl.views import explain as view  # noqa: PLC0415
 
     code, request = asked.code, asked.request
     if code is not None and canonical(code) not in ALL:
         raise UsageError(f"--code {one_line(code)}: no finding has this code; `hicachectl code` lists them")
     if request is not None and code is None and asked.source is None:
+        from hicachectl.diagnosis.gathering import concerning, merged  # noqa: PLC0415
+        from hicachectl.index.ask import ask  # noqa: PLC0415
+
         told = ask(asked.runs or (), request)
         if told is not None:
             rows = [each.explained for each in told.attempts]
             found = merged(concerning(told.findings, {(row["rid"], row["engine"]) for row in rows}))
             return _written(told.head, _some(rows, told.head["runs"], request), lambda: found, fail_on, output)
+    return _all_read(asked, fail_on, output)
+
+
+def _all_read(asked: Asked, fail_on: FailOn, output: Output) -> int:
+    """The answer from everything that there is to read."""
+    from hicachectl.commands.asked import recorded  # noqa: PLC0415
+    from hicachectl.diagnosis.gathering import merged  # noqa: PLC0415
+    from hicachectl.diagnosis.run import Judging, judge, select  # noqa: PLC0415
+    from hicachectl.model.world import world  # noqa: PLC0415
+    from hicachectl.views import explain as view  # noqa: PLC0415
+
+    code, request = asked.code, asked.request
     seen = world(recorded(asked.runs, asked.source, request if code is None else None))
     if not seen.journeys and not any(engine.scheduler for engine in seen.engines.values()):
         raise UnreachableError(f"no engine left anything in {', '.join(seen.recording.paths)}: its command started none, or the hicachectl plugin is not in its Python")
@@ -94,18 +103,20 @@ def _some(rows: list[dict[str, Any]], runs: Sequence[str], request: str | None) 
 
 def _written(head: dict[str, Any], requests: Iterable[dict[str, Any]], findings: "Callable[[], list[Finding]]", fail_on: FailOn, output: Output) -> int:
     """Write all as it becomes known; the exit code that it makes."""
-    from hicachectl.views import explain as view  # noqa: PLC0415
+    from hicachectl.views.explained import as_json, finding_row  # noqa: PLC0415
 
     levels: set[str] = set()
 
     def told() -> Iterator[dict[str, Any]]:
         for each in findings():
             levels.add(each.level)
-            yield view.finding_row(each)
+            yield finding_row(each)
 
     if output is Output.json:
-        parts = view.as_json(head, requests, told)
+        parts = as_json(head, requests, told)
     else:
+        from hicachectl.views import explain as view  # noqa: PLC0415 - JSON draws nothing
+
         colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         parts = view.as_text(head, requests, told, width=width, colour=colour)

@@ -88,9 +88,9 @@ def _told(asked: Asked, kept: Callable[[view.Row], bool]) -> Told:
     if request is not None and code is None and asked.source is None:
         from hicachectl.index.ask import ask  # noqa: PLC0415 - `show --help` needs none of it
 
-        found = ask(asked.runs or (), request, lambda each: kept(each.shown))
+        found = ask(asked.runs or (), request, lambda each: kept(view.Row(**each.shown)))
         if found is not None:
-            head, rows = found.head, _named([each.shown for each in found.attempts], request)
+            head, rows = found.head, _named([view.Row(**each.shown) for each in found.attempts], request)
             return Told(head["runs"], head["complete"], head["dropped_spans"], head["incomplete"], rows, lambda _: found.spans)
     recording = recorded(asked.runs, asked.source, request if code is None else None)
     rows = [row for row in _rows(recording, code) if kept(row)]

@@ -2,11 +2,14 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from hicachectl.diagnosis.codes import get, rank
-from hicachectl.model.engine import Engine
-from hicachectl.model.journey import Journey
 from hicachectl.store import Span
+
+if TYPE_CHECKING:
+    from hicachectl.model.engine import Engine
+    from hicachectl.model.journey import Journey
 
 MOST_EVIDENCE = 32
 
@@ -54,12 +57,12 @@ def finding(code: str, *, args: dict[str, object] | None = None, evidence: Itera
     return Finding(code=get(code).id, args=dict(args or {}), evidence=list(dict.fromkeys(ids))[:MOST_EVIDENCE], **told)  # type: ignore[arg-type]
 
 
-def of_request(journey: Journey, code: str, **told: object) -> Finding:
+def of_request(journey: "Journey", code: str, **told: object) -> Finding:
     """A finding about one request."""
     return finding(code, rids=[journey.attempt.rid], engines=[journey.attempt.engine.id], **told)  # type: ignore[arg-type]
 
 
-def of_engine(engine: Engine, code: str, **told: object) -> Finding:
+def of_engine(engine: "Engine", code: str, **told: object) -> Finding:
     """A finding about one process."""
     return finding(code, engines=[engine.id], **told)  # type: ignore[arg-type]
 

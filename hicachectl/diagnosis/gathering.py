@@ -134,3 +134,9 @@ def merged(raised: Iterable[Finding]) -> list[Finding]:
         if beside is not None:
             by_code[code, True].join(beside)
     return sorted((each.result() for each in by_code.values()), key=order)
+
+
+def concerning(raised: Iterable[Finding], asked: Iterable[tuple[str, str]]) -> list[Finding]:
+    """Those of RAISED that name a request of ASKED (request id, engine), or its engine and no request at all."""
+    rids, engines = {rid for rid, _ in asked}, {engine for _, engine in asked}
+    return [each for each in raised if rids & {*each.rids} or (not each.rids and engines & {*each.engines})]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from hicachectl.diagnosis.codes import canonical
 from hicachectl.diagnosis.finding import Finding, order
-from hicachectl.diagnosis.gathering import Loser, blame_writes, folded, merged
+from hicachectl.diagnosis.gathering import Loser, blame_writes, concerning, folded, merged
 from hicachectl.diagnosis.places import place
 from hicachectl.diagnosis.rule import Case
 from hicachectl.diagnosis.rules import LOSSES, RULES
@@ -149,9 +149,3 @@ def select(found: Diagnosis, request: str | None, code: str | None) -> tuple[lis
     if request is not None:
         raised = concerning(raised, {(each.journey.attempt.rid, each.journey.attempt.engine.id) for each in requests})
     return requests, merged(raised)
-
-
-def concerning(raised: Iterable[Finding], asked: Iterable[tuple[str, str]]) -> list[Finding]:
-    """Those of RAISED that name a request of ASKED (request id, engine), or its engine and no request at all."""
-    rids, engines = {rid for rid, _ in asked}, {engine for _, engine in asked}
-    return [each for each in raised if rids & {*each.rids} or (not each.rids and engines & {*each.engines})]

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 import hicachectl
 import tracers
 from hicachectl.exits import OperatorError
-from hicachectl.index.file import BrokenIndexError, Directory, Place, Reader
+from hicachectl.index.file import BrokenIndexError, Directory, Judged, Place, Reader, Request
 from hicachectl.store import Span, files, named, newest
 from hicachectl.store.lines import BrokenLineError, Decoder
 from hicachectl.store.mapped import is_at_rest
 
 if TYPE_CHECKING:
     from hicachectl.diagnosis.finding import Finding
-    from hicachectl.index.build import Judged, Request
 
 NAME = "answers.index"
 LEAST_BYTES = 8 << 20
@@ -33,7 +32,7 @@ class Answer:
 
     head: dict[str, Any]
     """What `explain` says before the requests, with the recording's own path."""
-    attempts: "list[Judged]"
+    attempts: list[Judged]
     findings: "list[Finding]"
     """Those of these requests, and those that concern no single one."""
     spans: list[Span]
@@ -50,16 +49,15 @@ class Index:
     def _told(self) -> Directory:
         return self._reader.directory
 
-    def answer(self, request: str, kept: "Callable[[Judged], bool]") -> Answer:
+    def answer(self, request: str, kept: Callable[[Judged], bool]) -> Answer:
         """What is KEPT of the request REQUEST, or where there is none of those whose id begins with it."""
         from hicachectl.diagnosis.finding import Finding  # noqa: PLC0415 - whoever has no index needs none of this
-        from hicachectl.index.build import Judged  # noqa: PLC0415
 
         found = [self._request(place) for place in self._places(request)]
         attempts = sorted((self._reader.get(place, Judged) for each in found for place in each.attempts), key=lambda each: each.number)
         attempts = [each for each in attempts if kept(each)]
-        attempts = [each for each in attempts if each.shown.rid == request] or attempts
-        rids = {each.shown.rid for each in attempts}
+        attempts = [each for each in attempts if each.shown["rid"] == request] or attempts
+        rids = {each.shown["rid"] for each in attempts}
         numbers = sorted({number for each in found for number in each.findings} | {*self._told.whole})
         findings = [self._reader.get(self._told.findings[number], Finding) for number in numbers]
         head = self._reader.get(self._told.head, dict[str, Any]) | {"runs": [str(self._run)]}
@@ -85,9 +83,7 @@ class Index:
         """Close the file."""
         self._reader.close()
 
-    def _request(self, place: Place) -> "Request":
-        from hicachectl.index.build import Request  # noqa: PLC0415
-
+    def _request(self, place: Place) -> Request:
         return self._reader.get(place, Request)
 
     def _places(self, request: str, *, exactly: bool = False) -> Iterator[Place]:
@@ -103,7 +99,7 @@ class Index:
             return stream.read(end - start)
 
 
-def ask(runs: Sequence[str | Path], request: str, kept: "Callable[[Judged], bool]" = lambda _: True) -> Answer | None:
+def ask(runs: Sequence[str | Path], request: str, kept: Callable[[Judged], bool] = lambda _: True) -> Answer | None:
     """What the index of the one recording that RUNS names says of REQUEST, as far as it is KEPT.
 
     The index is made where it is absent, stale or broken. None where reading the whole recording is the way: it is small,
@@ -117,7 +113,7 @@ def ask(runs: Sequence[str | Path], request: str, kept: "Callable[[Judged], bool
     return None
 
 
-def _answered(run: Path, request: str, kept: "Callable[[Judged], bool]") -> Answer | None:
+def _answered(run: Path, request: str, kept: Callable[[Judged], bool]) -> Answer | None:
     index = _opened(run)
     if index is None:
         return None

@@ -1,37 +1,16 @@
 """Makes the index of a recording: everything is read and judged once, and what was found is written down by request."""
 
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
 from hicachectl.diagnosis.run import Judging
-from hicachectl.index.file import Directory, Place, Writer
+from hicachectl.index.file import Directory, Judged, Place, Request, Writer
 from hicachectl.model.world import World, world
 from hicachectl.store import read
 from hicachectl.store.around import all_around
 from hicachectl.views import explain, journey
-from hicachectl.views.journey import Row
-
-
-class Request(Struct):
-    """What is known of one request id."""
-
-    attempts: list[Place]
-    """Where what was found of each attempt lies."""
-    spans: list[tuple[int, str]]
-    """Its spans and what was done for it under no name: line and span id."""
-    findings: list[int]
-
-
-class Judged(Struct):
-    """One attempt of a request: its place among all, and its row of `explain` and of `show`."""
-
-    number: int
-    explained: dict[str, Any]
-    shown: Row
 
 
 def build(run: Path, path: Path, key: list[Any]) -> bool:
@@ -57,7 +36,7 @@ def _written(writer: Writer, seen: World, key: list[Any]) -> Directory:
     judging = Judging(seen)
     for number, each in enumerate(judging.requests(seen.journeys, forget=True)):
         shown = journey.row(each.journey, each.account, each.ladder)
-        rows[shown.rid].append(writer.add(Judged(number, explain.request_row(each), shown)))
+        rows[shown.rid].append(writer.add(Judged(number, explain.request_row(each), asdict(shown))))
     raised = judging.raised()
     findings = [writer.add(replace(each, unwritten=frozenset())) for each in raised]
     concern: dict[str, list[int]] = defaultdict(list)

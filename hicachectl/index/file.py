@@ -40,6 +40,24 @@ class Directory(Struct):
     requests: list[Place]
 
 
+class Request(Struct):
+    """What is known of one request id."""
+
+    attempts: list[Place]
+    """Where what was found of each attempt lies."""
+    spans: list[tuple[int, str]]
+    """Its spans and what was done for it under no name: line and span id."""
+    findings: list[int]
+
+
+class Judged(Struct):
+    """One attempt of a request: its place among all, and its row of `explain` and of `show`."""
+
+    number: int
+    explained: dict[str, Any]
+    shown: dict[str, Any]
+
+
 class BrokenIndexError(Exception):
     """The file is not as it was written."""
 

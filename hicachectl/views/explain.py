@@ -8,7 +8,6 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from hicachectl.diagnosis.finding import Finding
 from hicachectl.diagnosis.run import Verdict
 from hicachectl.exits import one_line
 from hicachectl.model.engine import Engine
@@ -16,33 +15,9 @@ from hicachectl.model.journey import RUNGS
 from hicachectl.model.take import text
 from hicachectl.model.world import World
 from hicachectl.views import palette
-from hicachectl.views.table import drawn, indented
+from hicachectl.views.explained import TOKENS, Row
+from hicachectl.views.table import drawn
 from tracers import vocabulary as v
-
-Row = dict[str, Any]
-TOKENS = "(tokens)"
-"""What a finding cost, for the text alone."""
-
-
-def as_json(head: Row, requests: Iterable[Row], findings: Callable[[], Iterable[Row]]) -> Iterator[str]:
-    """The document `hicachectl/explain/1` in pieces, each as soon as it is known; FINDINGS is asked for when all requests are through."""
-    yield indented({"schema": "hicachectl/explain/1", **head}).removesuffix("\n}")
-    yield from _list("requests", requests)
-    yield from _list("findings", (without_tokens(each) for each in findings()))
-    yield "\n}\n"
-
-
-def _list(name: str, rows: Iterable[Row]) -> Iterator[str]:
-    before, end = f',\n  "{name}": [\n    ', f',\n  "{name}": []'
-    for row in rows:
-        yield before + indented(row, 2)
-        before, end = ",\n    ", "\n  ]"
-    yield end
-
-
-def without_tokens(finding: Row) -> Row:
-    """FINDING as the document has it."""
-    return {key: value for key, value in finding.items() if key != TOKENS}
 
 
 def head_row(seen: World) -> Row:
@@ -123,23 +98,6 @@ def _tokens(each: Verdict) -> dict[str, Any]:
         "engine_claims": account.claims,
     }
     return parts if prefilled else {name: dict.fromkeys(part) if isinstance(part, dict) else None for name, part in parts.items()}
-
-
-def finding_row(each: Finding) -> dict[str, Any]:
-    """One finding, with what it cost."""
-    return {
-        "code": each.code,
-        "level": each.level,
-        "title": each.title,
-        "rids": each.rids,
-        "engines": each.engines,
-        "args": each.args,
-        "evidence": each.evidence,
-        "certain": each.certain,
-        "folded": each.folded,
-        "next": each.next,
-        TOKENS: each.tokens,
-    }
 
 
 def as_text(head: Row, requests: Iterable[Row], findings: Callable[[], Iterable[Row]], *, width: int | None, colour: bool) -> Iterator[str]:

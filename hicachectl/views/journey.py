@@ -3,16 +3,19 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from hicachectl.exits import one_line
-from hicachectl.model.account import Account
-from hicachectl.model.journey import Journey, Rung
 from hicachectl.store import Span, Value
 from hicachectl.views import palette
 from hicachectl.views.table import Column, document, span_of_time, table
 from tracers import vocabulary as v
+
+if TYPE_CHECKING:
+    from hicachectl.model.account import Account
+    from hicachectl.model.journey import Journey, Rung
 
 REQUESTS = (
     Column("START"),
@@ -67,7 +70,7 @@ class Row:
     ladder: Mapping[str, str]
 
 
-def row(journey: Journey, account: Account, ladder: Mapping[str, Rung]) -> Row:
+def row(journey: "Journey", account: "Account", ladder: "Mapping[str, Rung]") -> Row:
     """One line of the table; a request that never reached a prefill has no tokens by tier."""
     attempt = journey.attempt
     seen = attempt.first_prefill is not None

@@ -1,19 +1,19 @@
 """Tables and amounts as text; every string from outside is made harmless to a terminal on its way in."""
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from typing import Any
 
-import msgspec
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from hicachectl.exits import one_line
 from hicachectl.views import palette
+from hicachectl.views.machine import document, indented
 
+__all__ = ["Column", "age", "cell", "document", "drawn", "indented", "size", "span_of_time", "table"]
 PIPED_WIDTH = 1000
 """Wide enough that no row breaks where there is no terminal: a row a line."""
 
@@ -64,18 +64,6 @@ def drawn(what: RenderableType, *, width: int | None, colour: bool) -> str:
     )
     console.print(what)
     return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())
-
-
-def document(command: str, body: dict[str, Any]) -> str:
-    """BODY as the one JSON document of COMMAND, with its schema."""
-    return indented({"schema": f"hicachectl/{command}/1", **body}) + "\n"
-
-
-def indented(body: object, depth: int = 0) -> str:
-    """BODY as ASCII JSON, two blanks a level; lines after the first begin as at DEPTH levels inside a document."""
-    # The standard library's own indenting runs in Python: it would take longer than finding out what there is to say.
-    text = msgspec.json.format(json.dumps(body), indent=2)
-    return text.replace("\n", "\n" + "  " * depth) if depth else text
 
 
 def size(count: int) -> str:

@@ -1,4 +1,7 @@
-"""Every benchmark, each in a process of its own: python -m tests.bench [--quick]. Ends with 1 where a target is not reached."""
+"""Every benchmark, each in a process of its own: python -m tests.bench [--quick] [--write] [PART...]. Ends with 1 where a target is not reached.
+
+With --write each part puts what it prints into docs/cost.md, so that the page holds nothing but what was measured.
+"""
 
 import subprocess
 import sys
@@ -7,6 +10,7 @@ from pathlib import Path
 from tests.bench.pairs import machine
 
 ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "cost.md"
 PARTS = {
     "record": "What a call costs the engine",
     "write": "What the writer does",
@@ -18,18 +22,34 @@ PARTS = {
 
 
 def main() -> int:
-    """Run all; whether a target was missed."""
+    """Run all, or the parts that are named; whether a target was missed."""
+    words = sys.argv[1:]
+    named = [word for word in words if word in PARTS]
+    options = [word for word in words if word not in PARTS and word != "--write"]
     print(machine(), flush=True)
     missed = False
-    for name, title in PARTS.items():
-        print(f"\n{title} (python -m tests.bench.{name})", flush=True)
-        with subprocess.Popen([sys.executable, "-m", f"tests.bench.{name}", *sys.argv[1:]], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+    for name in named or PARTS:
+        print(f"\n{PARTS[name]} (python -m tests.bench.{name})", flush=True)
+        where, lines, code = machine(), [], 0
+        with subprocess.Popen([sys.executable, "-m", f"tests.bench.{name}", *options], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             for line in process.stdout:
                 print(line, end="", flush=True)
-                missed |= "NOT REACHED" in line
-        missed |= process.returncode != 0
+                lines.append(line)
+            code = process.wait()
+        missed |= bool(code) or any("NOT REACHED" in line for line in lines)
+        if "--write" in words and not code:
+            PAGE.write_text(with_figures(PAGE.read_text(), name, where, lines))
     return int(missed)
+
+
+def with_figures(page: str, name: str, where: str, lines: list[str]) -> str:
+    """PAGE with what the part NAME printed, and what it was measured on, between its marks."""
+    begin, end = f"<!-- figures of {name} -->\n", f"<!-- end of {name} -->"
+    before, found, rest = page.partition(begin)
+    if not found or end not in rest:
+        sys.exit(f"{PAGE} has no place for the figures of {name}")
+    return f"{before}{begin}{where}\n\n```text\n{''.join(lines)}```\n{end}{rest.partition(end)[2]}"
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import pytest
 from hicachectl import store
 from hicachectl.diagnosis.run import Diagnosis, diagnose
 from hicachectl.views import explain as view
+from hicachectl.views.explained import as_json, finding_row
 
 SAMPLE = Path(__file__).parents[1] / "samples" / "faults"
 TRUTH = {
@@ -84,7 +85,7 @@ def test_without_a_tenth_of_its_spans_nothing_wrong_is_certain(seed: int, tmp_pa
 def test_the_same_recording_gives_the_same_bytes() -> None:
     """Twice in one process, and in processes whose sets have other orders."""
     found = diagnose(store.read([SAMPLE]))
-    here, again = ("".join(view.as_json(view.head_row(found.world), map(view.request_row, found.requests), lambda: map(view.finding_row, found.findings))) for _ in range(2))
+    here, again = ("".join(as_json(view.head_row(found.world), map(view.request_row, found.requests), lambda: map(finding_row, found.findings))) for _ in range(2))
     assert again == here
     for hash_seed in ("1", "2"):
         env = {**os.environ, **invoke.environment(), "PYTHONHASHSEED": hash_seed}
