@@ -8,12 +8,15 @@ import msgspec
 
 from hicachectl.diagnosis.finding import Finding
 from hicachectl.diagnosis.rules import LOSSES
+from hicachectl.diagnosis.rules.keys import DIFFERENCES
 from hicachectl.diagnosis.run import losses
 from hicachectl.model.account import Account
+from hicachectl.model.attempt import Attempt
 from hicachectl.model.engine import Engine
 from hicachectl.model.engines import engines
 from hicachectl.model.journey import Journey
 from hicachectl.model.world import world
+from hicachectl.store import Span
 from hicachectl.store.columns import Database
 from hicachectl.store.columns.around import ASKED, Processes, derived, for_losses, recording
 from tracers import vocabulary as v
@@ -69,7 +72,8 @@ def verdicts(database: Database, known: Processes) -> Iterator[Lost]:
 
 def keys_alike(database: Database, known: Processes) -> bool:
     """Whether the same tokens have the same object keys everywhere: then nothing can have been written under another."""
-    schemes = {scheme for engine in processes(database, known).values() if engine.scheduler for scheme in _schemes(engine)}
+    first_ranks = [engine for engine in processes(database, known).values() if engine.scheduler and engine.tp_rank == engine.pp_rank == 0]
+    schemes = {scheme for engine in first_ranks for scheme in _schemes(engine)}
     salted = next(iter(database.ask(PACKAGE, "salted", _Number)), None)
     return len(schemes) <= 1 and (salted is None or not salted.number)
 
@@ -79,10 +83,8 @@ def processes(database: Database, known: Processes) -> dict[str, Engine]:
     return engines(recording(database, known))
 
 
-def _schemes(engine: Engine) -> Iterator[tuple[object, ...]]:
-    """What object keys are made of, for each store client that the process has had."""
-    told = (engine.sglang, engine.page_size, engine.tp_size, engine.pp_size, bool(engine.setting(v.BIGRAM)), engine.text(v.MODEL))
-    opened: list[int | None] = [span.start_ns for span in engine.all(v.BACKEND_OPEN)]
-    for at in opened or [None]:
-        # Ranks of one server differ in what stands behind the page key: how many parts there are, and their sizes, does not.
-        yield (*told, engine.prefix_at(at), len(engine.suffixes_at(at)))
+def _schemes(engine: Engine) -> Iterator[tuple[str, ...]]:
+    """What makes object keys differ, with its value, for each store client that the process has had."""
+    for at_ns in [span.start_ns for span in engine.all(v.BACKEND_OPEN)] or [0]:
+        asked = Attempt("", 0, engine, [Span(v.REQUEST_QUEUED, "", "", start_ns=at_ns)])
+        yield tuple(str(value(asked)) for _, _, value in DIFFERENCES)

@@ -82,6 +82,21 @@ def test_losses_are_exact_however_few_requests_are_judged_at_once(tmp_path: Path
         assert (found.total.requests, found.total.storage, found.total.new) == (tokens["requests"], tokens["storage"], tokens["new"])
 
 
+@pytest.mark.parametrize("theirs", [{"tag": "t"}, {"config": {v.TENANT: "green"}}, {"model": "m_tp2_dcp4_page64_pp1_cp1"}, {"sglang": "0.5.14", "scheme": "old"}], ids=str)
+def test_whatever_keeps_two_servers_apart_is_a_loss_of_the_one_that_asks(tmp_path: Path, theirs: dict[str, Any]) -> None:
+    """Each field of the table of differences makes it look for the same tokens under other keys."""
+    story = Story()
+    story.engine(**{"sglang": "0.5.23", **theirs}).request("writes", 8)
+    story.engine(sglang="0.5.23").request("asks", 8, prompt="writes")
+    folder = story.recording.write(tmp_path / "run")
+    tokens, lost = summed(folder)
+    assert sum(lost.values()) == 128
+    with opened(f"chdb:{folder}") as database:
+        found = fleet(database)
+    assert (found.total.lost, found.total.new) == (lost, tokens["new"])
+    assert len(found.apart) == 1
+
+
 def test_servers_that_cannot_share_are_told_with_the_cause_first(tmp_path: Path) -> None:
     """Those that are alike stand in one group; a pair has the code, the field and both values."""
     found = told(many(tmp_path / "run"))

@@ -37,8 +37,8 @@ _PAGES = Sql("arrayMap(at -> substring(SpanAttributes[$PAGE_KEYS], at * $PAGE_KE
 _PROMPT = Sql("arrayMap(at -> substring(SpanAttributes[$PROMPT_PAGE_KEYS], at * $PAGE_KEY_DIGITS + 1, $PAGE_KEY_DIGITS), range(intDiv(length(SpanAttributes[$PROMPT_PAGE_KEYS]), $PAGE_KEY_DIGITS)))")
 _WRITES = """
 SpanName IN $names AND ResourceAttributes[$R_ENGINE] != '' AND $narrower AND arrayExists(key -> key IN (
-    SELECT arrayJoin($prompt) FROM $TABLE WHERE SpanName = $REQUEST_QUEUED AND TraceId IN $traces
-    UNION DISTINCT SELECT arrayJoin($pages) FROM $TABLE WHERE SpanName IN $calls AND TraceId IN $traces
+    SELECT arrayJoin($prompt) FROM $TABLE PREWHERE SpanName = $REQUEST_QUEUED AND TraceId IN $traces
+    UNION DISTINCT SELECT arrayJoin($pages) FROM $TABLE PREWHERE SpanName IN $calls AND TraceId IN $traces
 ), $pages)"""
 _ROOTS = "$ours AND (SpanName IN $roots OR TraceId IN (SELECT TraceId FROM $TABLE WHERE SpanName IN $roots))"
 _IN_A_WRITE = Sql("ParentSpanId IN (SELECT SpanId FROM $TABLE WHERE SpanName = $WRITE_STORE)")

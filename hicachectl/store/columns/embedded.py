@@ -13,6 +13,9 @@ from hicachectl.store.columns.database import Database
 MARK = "hicachectl-columns"
 """File that tells a folder of columns from any other."""
 
+ROWS_AT_ONCE = 4096
+"""Rows that the engine holds of each step: a row may have kilobytes of page keys, and the engine's own 65,409 of them would be gigabytes."""
+
 
 class Embedded(Database):
     """The tables in a folder."""
@@ -68,6 +71,7 @@ def opened(folder: Path, name: str) -> Iterator[Embedded]:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / MARK).touch()
         session = module.Session(str(folder))
+        session.query(f"SET max_block_size = {ROWS_AT_ONCE}")
     except (OSError, RuntimeError) as error:
         raise UnreachableError(f"cannot open {name}: {one_line(str(error)[:300])}") from error
     try:
