@@ -11,7 +11,7 @@ from stories import Story
 from hicachectl import store
 from hicachectl.diagnosis.run import Diagnosis, diagnose
 from hicachectl.model.engine import NO, UNKNOWN
-from hicachectl.views import explain
+from hicachectl.views import explain, explained
 from tracers import vocabulary as v
 from tracers.built import READ_LATE
 from tracers.points import ALL
@@ -97,7 +97,7 @@ def test_how_a_backend_was_created_is_unknown_and_its_settings_are_not(tmp_path:
     assert ladders["a"] == {"backend_created": "unknown", "written": "yes", "found": "no", "transfer_done": "not_asked", "published": "not_asked", "loaded_back": "not_asked", "prefix_reused": "no"}
     assert {name for name, state in ladders["b"].items() if state == "yes"} == {"found", "transfer_done", "published", "loaded_back", "prefix_reused"}
     head = explain.head_row(found.world)
-    document = json.loads("".join(explain.as_json(head, [], list)))
+    document = json.loads("".join(explained.as_json(head, [], list)))
     assert document["engines"][0]["attached"] == {"at_ms": story.recording.epoch_ms + 10, "requests_left_out": 0}
     assert document["complete"]
     text = "".join(explain.as_text(head, map(explain.request_row, found.requests), list, width=None, colour=False))
