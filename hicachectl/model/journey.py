@@ -6,6 +6,7 @@ from hicachectl.model.attempt import Attempt, reason
 from hicachectl.model.engine import NO, NOT_ASKED, PARTIAL, UNKNOWN, YES
 from hicachectl.model.objects import Batch, batch
 from hicachectl.model.once import once
+from hicachectl.model.pages import Write
 from hicachectl.model.take import count, failed, flag, number, text
 from hicachectl.store import Span
 from tracers import vocabulary as v
@@ -40,6 +41,8 @@ class Journey:
     attempt: Attempt
     ranks: list[Attempt]
     """The same attempt on every rank that saw it, this one included."""
+    writes: list[tuple[str, list[Write]]] | None = None
+    """Pages asked of the rung `written` with their writes, once they were looked up."""
 
     @once
     def on_ranks(self) -> "list[Journey]":
@@ -50,6 +53,7 @@ class Journey:
         """Let go of what was worked out and decoded, here and on every rank: it comes back when it is asked for."""
         for name in _WORKED_OUT:
             vars(self).pop(name, None)
+        self.writes = None
         for rank in self.ranks:
             rank.forget()
 

@@ -22,10 +22,10 @@ def written_rung(journey: Journey, pages: Pages) -> Rung:
         return Rung(UNKNOWN)
     if engine.backend_name is None:
         return Rung(NOT_ASKED, 0, 0, [prefill.span_id])
-    asked = _asked(journey, pages)
+    asked = [key for key, _ in _looked_up(journey, pages)]
     if not attempt.key_suffixes:
         return Rung(UNKNOWN, len(asked))
-    done = [found for found in (_writes(journey, pages, key) for key in asked) if found]
+    done = [found for _, found in _looked_up(journey, pages) if found]
     evidence = list(dict.fromkeys(write.span_id for found in done for write in found))
     rung = rated(len(asked), len(done), evidence or _refusals(journey), sure=not asked)
     if rung.state == NO and not evidence and _under_way(journey, asked):
@@ -37,7 +37,14 @@ def unwritten(journey: Journey, pages: Pages) -> list[str]:
     """Page keys that this request computed and that nobody is known to have left in the store."""
     if journey.attempt.first_prefill is None or journey.prefix is None:
         return []
-    return [key for key in _asked(journey, pages) if not _writes(journey, pages, key)]
+    return [key for key, found in _looked_up(journey, pages) if not found]
+
+
+def _looked_up(journey: Journey, pages: Pages) -> list[tuple[str, list[Write]]]:
+    """Page keys asked of the rung, each with its writes; worked out once for a request."""
+    if journey.writes is None:
+        journey.writes = [(key, _writes(journey, pages, key)) for key in _asked(journey, pages)]
+    return journey.writes
 
 
 def _asked(journey: Journey, pages: Pages) -> list[str]:

@@ -15,9 +15,11 @@ from hicachectl.model.journey import RUNGS
 from hicachectl.model.take import text
 from hicachectl.model.world import World
 from hicachectl.views import palette
-from hicachectl.views.explained import TOKENS, Row
+from hicachectl.views.explained import TOKENS, Row, as_json, finding_row
 from hicachectl.views.table import drawn
 from tracers import vocabulary as v
+
+__all__ = ["as_json", "as_text", "engine_row", "finding_row", "head_row", "request_row"]
 
 
 def head_row(seen: World) -> Row:
