@@ -5,7 +5,6 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import faults_bench as bench
 import pytest
@@ -149,46 +148,6 @@ def other_master() -> Path:
         if path.read_bytes() != own:
             return path
     pytest.skip("no Mooncake of another release is at hand: build the other pair's environment, or name its master in HICACHECTL_TESTS_OTHER_MASTER")
-
-
-ODD = {"SGLANG_RADIX_FORCE_MISS": "1", "SGLANG_TEST_RETRACT": "1", "MOONCAKE_DEVICE": json.dumps({"1": "mlx5_0"})}
-
-
-def detached(engine: bench.Engine) -> dict[str, Any]:
-    """The answer to a detach, once the engine is idle enough to try."""
-    while "not idle" in (told := engine.tell("detach"))["message"]:
-        time.sleep(0.05)
-    return told
-
-
-def test_settings_that_do_nothing(lab: Bench, store: lab_store.Store) -> None:
-    """A device for another rank (A08), a layout that is replaced (A15), heads that are not split (A18), no matching (G06), retractions (G05), a detach that hangs (A14)."""
-    only("0.5.14")
-    prompts = {name: tokens(400, seed) for seed, name in enumerate(("again", "one", "other", "late"), start=500)}
-    extra = json.dumps({"tp_lcm_size": 2})
-    with lab.engine(store, "odd", env=ODD, hicache_mem_layout="layer_first", hicache_storage_backend_extra_config=extra) as engine:
-        engine.store(store, "again-writes", prompts["again"])
-        engine.ask("again", prompts["again"])
-        engine.flush()
-        engine.ask_all({name: prompts[name] for name in ("one", "other")}, new=16)
-        bench.written(store, prompts["other"])
-        engine.sabotage(put={"sleep": 25})
-        engine.ask("late", prompts["late"])
-        assert "Failed to detach" in detached(engine)["message"]
-        engine.sabotage()
-    found = explain(engine.run)
-    told = {code: found.code(code)["args"] for code in ("HC-A08", "HC-A15", "HC-A18")}
-    assert (told["HC-A08"]["reason"], told["HC-A08"]["rank"]) == ("has no entry for this rank", 0)
-    assert (told["HC-A15"]["asked"], told["HC-A15"]["layout"]) == ("layer_first", "page_first_direct")
-    assert told["HC-A18"]["reason"] == "the host memory layout is page_first_direct, not page_head"
-    again, first = found.request("again", engine), explain(engine.run, request="again").first("again")
-    assert (first["code"], first["level"], first["args"]["reason"]) == ("HC-G06", "info", "SGLANG_RADIX_FORCE_MISS")
-    assert (again["ladder"]["published"], again["ladder"]["prefix_reused"]) == ("yes", "no")
-    assert lost(again) == {"HC-G06": 384}
-    assert found.code("HC-G05")["args"]["times"] >= 1
-    stuck = found.code("HC-A14")
-    assert (stuck["level"], stuck["args"]["thread"], stuck["certain"]) == ("error", "backup_thread", True)
-    assert 9 <= stuck["args"]["seconds"] <= 14
 
 
 @pytest.mark.slow
