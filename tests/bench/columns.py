@@ -225,7 +225,7 @@ def measure(folder: Path, count: int) -> None:
         print(f"{count:,} spans in the database, all but the first {loaded:,} as copies of these that it made itself in {time.perf_counter() - begin:.0f} s: {kept(folder / 'columns'):.2f} GiB of columns", flush=True)
     last = f"{(count // loaded) * prompts_in:08x}"
     for name, words in (
-        ("one request explained", ("explain", "--from", columns, "--request", f"stored-{last}" if int(last, 16) % LOST else f"again-{last}", "-o", "json", "--fail-on", "never")),
+        ("one request explained", ("explain", "--from", columns, "--request", f"{'stored' if prompts_in % LOST else 'again'}-{last}", "-o", "json", "--fail-on", "never")),
         ("one lost request explained", ("explain", "--from", columns, "--request", "again-0000000a", "-o", "json", "--fail-on", "never")),
         ("one request shown", ("show", "--from", columns, "--request", "stored-00000007", "-o", "json")),
         ("fleet", ("fleet", "--from", columns, "-o", "json")),
