@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
 
+from hicachectl.model import backend
 from hicachectl.model.once import once
 from hicachectl.model.take import count, failed, flag, number, numbers, strings, text
 from hicachectl.store import Ledger, Span
@@ -17,9 +18,7 @@ from tracers.points import ALL
 NEEDED = frozenset(point.id for point in ALL if point.rungs)
 """Points that some rung needs."""
 SPAN_OF = {point.id: point.span for point in ALL}
-STORING_TREES = ("HiRadixCache", "UnifiedRadixCache")
-"""Prefix trees that can have a storage backend."""
-YES, PARTIAL, NO, NOT_ASKED, UNKNOWN = "yes", "partial", "no", "not_asked", "unknown"
+YES, PARTIAL, NO, NOT_ASKED, UNKNOWN = backend.STATES
 
 PROCESS_SPANS = frozenset(
     {
@@ -65,6 +64,7 @@ class Engine:
     """Requests that had begun before the tracers were switched on in this process, which ran already."""
     uncovered_puts: int = 0
     uncovered_gets: int = 0
+    _backend_states: dict[int | None, tuple[str, list[str]]] = field(default_factory=dict)
 
     def last(self, name: str) -> Span | None:
         """The newest span of this name, or None."""
@@ -324,43 +324,25 @@ class Engine:
 
     @once
     def registered_bytes(self) -> int:
-        """Bytes of all ranges that the store client accepted."""
-        return sum(count(span, v.BYTES) for span in self.all(v.BUFFER_REGISTER) if number(span, v.CODE) == 0)
+        """Bytes of all ranges that the store client in use accepted."""
+        return sum(count(span, v.BYTES) for span in backend.registers(self, self.last(v.BACKEND_CREATE)) if number(span, v.CODE) == 0)
 
     @property
     def uncovered(self) -> int:
         """Buffers passed to put and get that no registered range covers: harmless over TCP, a failure over RDMA."""
         return self.uncovered_puts + self.uncovered_gets
 
-    def backend_state(self) -> tuple[str, list[str]]:
-        """The rung `backend_created` on this rank, and the spans that prove it."""
-        state, evidence = self._backend_state
+    def backend_state(self, at_ns: int | None = None) -> tuple[str, list[str]]:
+        """The rung `backend_created` on this rank at a time, else of the last backend, and the spans that prove it."""
+        era = None if at_ns is None else bisect_right(self._changes, at_ns)
+        if era not in self._backend_states:
+            self._backend_states[era] = backend.state(self, at_ns)
+        state, evidence = self._backend_states[era]
         return state, list(evidence)
 
     @once
-    def _backend_state(self) -> tuple[str, list[str]]:
-        asked = self.backend_name is not None
-        if not asked:
-            start = self.first(v.ENGINE_START)
-            return (NOT_ASKED, [start.span_id]) if start is not None else (UNKNOWN, [])
-        steps = [self._seen(v.BACKEND_CREATE), self._seen(v.STORE_SETUP), self._seen(v.BACKEND_WARMUP), self._seen(v.BACKEND_ATTACH)]
-        registers = self.all(v.BUFFER_REGISTER)
-        evidence = [step.span_id for step in (*steps, *registers) if step is not None]
-        create, setup, warmup, attach = steps
-        broken = any(failed(step) for step in steps) or self.setup_code not in (None, 0) or any(number(span, v.CODE) != 0 for span in registers)
-        if broken or failed(self.last(v.ENGINE)):
-            return NO, evidence
-        if create is None and self._seen(v.ENGINE) is not None and "backend.create" not in self.blind and self.whole:
-            # Without an import of the factory nothing is proved, unless the tree is one that has no storage.
-            unseen = "backend.create" in self.waiting and text(self.last(v.ENGINE), v.TREE) in STORING_TREES
-            return (UNKNOWN if unseen else NO), evidence
-        if None in (create, setup, warmup, attach) or not registers:
-            return UNKNOWN, evidence
-        return YES, evidence
-
-    def _seen(self, name: str) -> Span | None:
-        """The newest span of this name that is a call: not what was read at an attach, which says what is in force and proves no deed."""
-        return next((span for span in reversed(self.all(name)) if not flag(span, v.IN_FORCE)), None)
+    def _changes(self) -> list[int]:
+        return sorted(span.start_ns for name in backend.CHANGES for span in self.all(name))
 
     def hanging(self) -> list[tuple[int, str | None, str]]:
         """Gets that had not returned when this process was last heard of: (start in ms, request, first object key)."""

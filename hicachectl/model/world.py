@@ -58,10 +58,10 @@ class World:
         return rungs
 
     def _backend(self, journey: Journey) -> Rung:
-        """The backend of every rank of this request's server."""
+        """The backend of every rank of this request's server, as it was when the request came."""
         family = journey.attempt.engine.family
         ranks = [engine for engine in self.engines.values() if engine.scheduler and engine.family == family] or [journey.attempt.engine]
-        states = [engine.backend_state() for engine in ranks]
+        states = [engine.backend_state(journey.attempt.start_ns) for engine in ranks]
         values = {state for state, _ in states}
         evidence = [each for _, ids in states for each in ids]
         if len(ranks) < journey.attempt.engine.tp_size * journey.attempt.engine.pp_size and values == {YES}:
