@@ -14,6 +14,7 @@ from hicachectl.diagnosis.times import times
 from hicachectl.diagnosis.verdict import verdict
 from hicachectl.model.account import Account, account
 from hicachectl.model.journey import Journey, Rung
+from hicachectl.model.ranks import apart
 from hicachectl.model.world import World, world
 from hicachectl.store import Recording
 
@@ -27,6 +28,7 @@ class Verdict:
     account: Account
     lost: list[Finding]
     times: dict[str, float]
+    ranks: list[dict[str, float | int | None]]
     sentence: str
 
     @property
@@ -112,7 +114,7 @@ def judged(journey: Journey, seen: World) -> Verdict:
     """The ladder, the token account and the losses of one request, each loss with its code."""
     own, lost = losses(journey, seen)
     ladder = seen.ladder(journey)
-    return Verdict(journey, ladder, own, lost, times(journey), verdict(journey, ladder, own, lost))
+    return Verdict(journey, ladder, own, lost, times(journey), apart(journey), verdict(journey, ladder, own, lost))
 
 
 def losses(journey: Journey, seen: World) -> tuple[Account, list[Finding]]:

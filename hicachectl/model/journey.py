@@ -7,6 +7,7 @@ from hicachectl.model.engine import NO, NOT_ASKED, PARTIAL, UNKNOWN, YES
 from hicachectl.model.objects import Batch, batch
 from hicachectl.model.once import once
 from hicachectl.model.pages import Write
+from hicachectl.model.ranks import numbers_of
 from hicachectl.model.take import count, failed, flag, number, text
 from hicachectl.store import Span
 from tracers import vocabulary as v
@@ -174,7 +175,12 @@ class Journey:
     @once
     def accepted(self) -> bool:
         """Whether the pages found were handed to the I/O thread, or the scheduler ended the prefetch before they could be."""
-        return self.transfer is not None or self.agreed > 0 or (self.finish is not None and self.enough)
+        return self.transfer is not None or self.agreed > 0 or self.cut_off or (self.finish is not None and self.enough)
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether the policy gave the prefetch up before its lookup had answered, and enough was found (from 0.5.23 on)."""
+        return self.enough and reason(self.revoke) == "R17"
 
     @once
     def enough(self) -> bool:
@@ -221,19 +227,6 @@ class Journey:
         known = [tokens for tokens in self._over_ranks(v.PREFETCH_FINISH, self.finish, v.DONE_TOKENS).values() if tokens is not None]
         return min(known) if known else number(self.transfer, v.DONE_TOKENS)
 
-    @property
-    def read_by_rank(self) -> dict[int, int | None]:
-        """Rank -> tokens that it had read when the scheduler took them.
-
-        From 0.5.23 on the scheduler takes the least of all ranks: what a rank had read by itself is in its transfer.
-        """
-        read = self._over_ranks(v.PREFETCH_FINISH, self.finish, v.DONE_TOKENS)
-        for each in self.ranks:
-            transfer, finish = (_nth(each, v.PREFETCH_TRANSFER, self._place(v.PREFETCH_TRANSFER, self.transfer)), each.last(v.PREFETCH_FINISH))
-            if transfer is not None and finish is not None and transfer.end_ns <= finish.end_ns:
-                read[each.engine.rank] = max(read.get(each.engine.rank) or 0, count(transfer, v.DONE_TOKENS))
-        return read
-
     @once
     def publish(self) -> Span | None:
         """The insert of what arrived into the host tree."""
@@ -254,16 +247,8 @@ class Journey:
         before = [span for span in spans if end is None or span.start_ns <= end.start_ns]
         return before[-1] if before else (spans[0] if spans else None)
 
-    def _place(self, name: str, own: Span | None) -> int:
-        spans = self.attempt.all(name)
-        return spans.index(own) if own is not None and own in spans else -1
-
     def _over_ranks(self, name: str, own: Span | None, key: str) -> dict[int, int | None]:
-        """Rank -> a number of its span that answers to OWN: every rank prefetches in the same order."""
-        if own is None:
-            return {}
-        found = {each.engine.rank: _nth(each, name, self._place(name, own)) for each in self.ranks}
-        return {rank: number(span, key) for rank, span in found.items() if span is not None}
+        return numbers_of(self.attempt, self.ranks, name, own, key)
 
     # -- load back -------------------------------------------------------------------------------------------------
     @once
@@ -309,6 +294,9 @@ def found_rung(journey: Journey) -> Rung:
     """The lookup's contiguous hit from the first page asked, agreed over the ranks."""
     lookup = journey.lookup
     if lookup is None:
+        if reason(journey.revoke) == "R17":
+            # Ended by the policy before its turn: the engine does not look up what is over (0.5.23 prefetch_thread_func).
+            return Rung(NOT_ASKED, 0, 0, _ids(journey.enqueue, journey.revoke))
         if journey.gate is None or (journey.enqueue is not None and not journey.gate_reason):
             return Rung(UNKNOWN)
         return Rung(NOT_ASKED, 0, 0, _ids(journey.gate, journey.enqueue), sure=journey.gate_reason is not None)
@@ -334,11 +322,13 @@ def transfer_rung(journey: Journey) -> Rung:
         return Rung(NOT_ASKED if entered and decided else UNKNOWN, 0, 0, found.evidence[:2], sure)
     asked = journey.handed // journey.page
     calls = journey.transfer_calls
-    evidence = _ids(journey.transfer, journey.finish, *(call.span for call in calls))
+    evidence = _ids(journey.transfer, journey.finish, journey.revoke if journey.cut_off else None, *(call.span for call in calls))
     if not calls:
         # Nothing below the storage interface was seen: another backend, or lost spans.
         return Rung(UNKNOWN if journey.arrived else NO, asked, 0, evidence)
-    told = {page.page_key: page.whole for call in calls for page in call.pages}
+    told = {page.page_key: True for call in calls for page in call.pages}
+    # A page of which any object failed, in whatever pool, is no page.
+    told |= {page.page_key: False for call in calls for page in call.pages if not page.whole}
     done = min(sum(told.values()), (journey.arrived or 0) // journey.page)
     return rated(asked, done, evidence, sure=len(told) >= asked and journey.finish is not None)
 
@@ -349,6 +339,8 @@ def publish_rung(journey: Journey) -> Rung:
         transfer = transfer_rung(journey)
         return Rung(transfer.state, 0, 0, transfer.evidence, transfer.sure)
     arrived = journey.arrived
+    if journey.cut_off and not arrived:
+        return Rung(NOT_ASKED, 0, 0, _ids(journey.revoke), sure=True)
     if journey.finish is None:
         return Rung(UNKNOWN if arrived is None else NO, (arrived or 0) // journey.page, 0, _ids(journey.transfer))
     if not arrived:
@@ -388,11 +380,6 @@ def reuse_rung(journey: Journey) -> Rung:
     if prefix == 0:
         return Rung(NO, journey.reusable_pages, 0, evidence, sure=True)
     return rated(journey.reusable_pages, prefix // journey.page, evidence, sure=True)
-
-
-def _nth(attempt: Attempt, name: str, place: int) -> Span | None:
-    spans = attempt.all(name)
-    return spans[place] if 0 <= place < len(spans) else None
 
 
 def _ids(*spans: Span | None) -> list[str]:

@@ -85,6 +85,7 @@ def request_row(each: Verdict) -> dict[str, Any]:
         "writers": [{"engine": engine, "rid": rid, "tokens": tokens} for engine, rid, tokens in account.writers],
         "lost": [{"code": loss.code, "tokens": loss.tokens, "certain": loss.certain, "evidence": loss.evidence} for loss in each.lost],
         "times_ms": each.times,
+        "ranks": each.ranks,
         "verdict": each.sentence,
     }
 
@@ -146,7 +147,7 @@ def _request(each: Row) -> RenderableType:
         ladder.append("  ")
     again = f" (attempt {each['attempt']})" if each["attempt"] else ""
     head = Text.assemble("\n", ("request ", palette.HEADING), (one_line(each["rid"]), palette.NAME), again)
-    return Group(head, Text(f"  {one_line(each['verdict'])}"), ladder, *_account(each))
+    return Group(head, Text(f"  {one_line(each['verdict'])}"), ladder, *_account(each), *_ranks(each["ranks"]))
 
 
 def _account(each: Row) -> Iterator[RenderableType]:
@@ -160,6 +161,17 @@ def _account(each: Row) -> Iterator[RenderableType]:
         f" ({lost} lost, {tokens['new']} new, {tokens['tail']} tail)"
     )
     yield Text(f"  engine claims: {claims['device']} device, {claims['host']} host, {claims['storage']} storage", palette.FAINT)
+
+
+def _ranks(ranks: list[Row]) -> Iterator[RenderableType]:
+    """What each rank found and read; nothing where one rank served the request."""
+    if not ranks:
+        return
+    told = [f"{word} {', '.join('-' if each[key] is None else str(each[key]) for each in ranks)} tokens" for word, key in (("found", "found_tokens"), ("read", "read_tokens"))]
+    for word, key in (("lookup", "lookup_after_ms"), ("transfer", "transfer_after_ms")):
+        late = [each[key] for each in ranks if each[key] is not None]
+        told += [f"{word} {max(late):.1f} ms apart"] if len(late) > 1 else []
+    yield Text(f"  ranks {', '.join(str(each['rank']) for each in ranks)}: {'; '.join(told)}", palette.FAINT)
 
 
 def _findings(findings: list[Row]) -> Iterator[RenderableType]:

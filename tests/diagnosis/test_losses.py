@@ -40,6 +40,8 @@ def lost(judged: Verdict) -> dict[str, int]:
         ({"hit": 8, "transfer": False, "finish": False, "abort": True}, {"HC-R25": 128}),
         ({"hit": 8, "transfer": False, "finish": False, "revoke": "R14"}, {"HC-R14": 128}),
         ({"hit": 8, "transfer": False, "finish": False, "revoke": "X07"}, {"HC-X07": 128}),
+        ({"hit": 8, "transfer": False, "finish": False, "revoke": "R17"}, {"HC-R17": 128}),
+        ({"hit": 3, "missing": {7: 0}, "transfer": False, "finish": False, "revoke": "R17"}, {"HC-R13": 80, "HC-R12": 48}),
         ({"hit": 8, "publish_reason": "R22"}, {"HC-R22": 128}),
         ({"hit": 8, "publish_reason": "R24"}, {"HC-R24": 128}),
         ({"lookup_error": "OSError"}, {"HC-R10": 128}),
@@ -162,6 +164,10 @@ def test_two_ranks_find_what_the_poorer_one_has(tmp_path: Path) -> None:
     assert (first.args["rank"], first.args["local"], first.args["agreed"]) == (1, 128, 80)
     assert str(first.args["key"]).endswith("_1_k")
     assert len(found.requests) == 2
+    assert [(each["rank"], each["found_tokens"]) for each in again.ranks] == [(0, 128), (1, 80)]
+    # The second rank's story is told after the first's: that far are they apart.
+    assert again.ranks[0]["lookup_after_ms"] == 0
+    assert (again.ranks[1]["lookup_after_ms"] or 0) > 0
 
 
 @pytest.mark.parametrize(("evicted", "code"), [(40, "HC-E06"), (0, "HC-E101")])

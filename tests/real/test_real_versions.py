@@ -122,6 +122,21 @@ def test_the_agreed_hit_is_the_least_of_all_ranks(ranks: Path) -> None:
     assert (told["args"]["rank"], told["args"]["local"], told["args"]["agreed"], told["certain"]) == (1, 592, 320, True)
 
 
+def test_each_rank_is_told_with_its_own_hit_and_its_skew(ranks: Path) -> None:
+    """What each rank found and read by itself, and by how much it came after the first; the agreed hit is the least of these."""
+    document = verdicts.explained(ranks)
+    for rid, found in (("whole", [592, 592]), ("gap-on-rank-1", [592, 320])):
+        row = verdicts.request(document, rid)
+        assert [each["rank"] for each in row["ranks"]] == [0, 1]
+        assert [each["found_tokens"] for each in row["ranks"]] == found
+        assert [each["read_tokens"] for each in row["ranks"]] == [min(found)] * 2
+        for key in ("lookup_after_ms", "transfer_after_ms"):
+            behind = [each[key] for each in row["ranks"]]
+            assert min(behind) == 0
+            assert 0 < max(behind) < 60_000
+        assert row["tokens"]["reused"]["storage"] == min(found)
+
+
 def test_every_point_of_the_release_is_on_and_none_failed(ranks: Path) -> None:
     """In each scheduler no point is missing, changed or faulty."""
     schedulers = [ledger for ledger in read([ranks]).ledgers.values() if ledger.scheduler]

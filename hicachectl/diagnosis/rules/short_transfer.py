@@ -4,6 +4,7 @@ from hicachectl.diagnosis.finding import Finding, of_request
 from hicachectl.diagnosis.rule import Case, LossRule
 from hicachectl.diagnosis.rules.threads import said
 from hicachectl.model.journey import Journey
+from hicachectl.model.ranks import read_by_rank
 from hicachectl.model.take import count, number, real, text
 from hicachectl.mooncake.errors import store
 from hicachectl.store import Span
@@ -16,7 +17,7 @@ def judge(case: Case, pages: tuple[int, ...]) -> Finding:
     page = journey.page
     done, asked = (journey.arrived or 0) // page, journey.handed // page
     args: dict[str, object] = {"done": done, "pages": asked, "pages_lost": len(pages), "tokens": len(pages) * page}
-    evidence = (journey.transfer, journey.finish, *(call.span for call in journey.transfer_calls))
+    evidence = (journey.transfer, journey.finish, journey.revoke, *(call.span for call in journey.transfer_calls))
     certain = case.world.certain(journey.attempt.engine)
     death = next(filter(None, map(_death, journey.on_ranks)), None)
     if death is not None:
@@ -27,7 +28,7 @@ def judge(case: Case, pages: tuple[int, ...]) -> Finding:
             shown = (each.transfer, each.finish, *(call.span for call in each.transfer_calls))
             told = failed | {"rank": each.attempt.engine.rank, "endpoint": case.world.owner(failed["key"])}
             return of_request(journey, "R15", args=args | told, evidence=shown, certain=certain)
-    read = {rank: tokens for rank, tokens in journey.read_by_rank.items() if tokens is not None}
+    read = {rank: tokens for rank, tokens in read_by_rank(journey).items() if tokens is not None}
     own = read.get(journey.attempt.engine.rank, 0)
     if own > (journey.arrived or 0):
         slowest = min(read, key=lambda rank: read[rank])
@@ -40,7 +41,7 @@ def judge(case: Case, pages: tuple[int, ...]) -> Finding:
         waited = real(journey.finish, v.WAITED)
         seconds = waited if waited is not None else real(journey.finish, v.SECONDS)
         return of_request(journey, "R18", args=args | {"deadline": deadline(journey), "seconds": seconds}, evidence=evidence, certain=certain)
-    return of_request(journey, "R17", args=args, evidence=evidence, certain=certain and policy == "best_effort")
+    return of_request(journey, "R17", args=args, evidence=evidence, certain=certain and (policy == "best_effort" or journey.cut_off))
 
 
 def _death(journey: Journey) -> Span | None:
@@ -89,6 +90,6 @@ def deadline(journey: Journey) -> float | None:
 RULE = LossRule(
     "transfer short",
     ("R15", "R16", "R17", "R18", "R20", "R25"),
-    (v.PREFETCH_LOOKUP, v.PREFETCH_TRANSFER, v.PREFETCH_FINISH, v.STORE_GET, v.STORE_REPLICA, v.PREFETCH_ABORT, v.PREFETCH_ENQUEUE, v.TREE_OPEN, v.PREFETCH_THREAD, v.RESET),
+    (v.PREFETCH_LOOKUP, v.PREFETCH_TRANSFER, v.PREFETCH_FINISH, v.PREFETCH_REVOKE, v.STORE_GET, v.STORE_REPLICA, v.PREFETCH_ABORT, v.PREFETCH_ENQUEUE, v.TREE_OPEN, v.PREFETCH_THREAD, v.RESET),
     judge,
 )

@@ -18,7 +18,7 @@ def judge(world: World) -> Iterator[Finding]:
     """Pools beside the KV pool, against the suffixes of all puts of an engine that has written KV pages."""
     for engine in world.engines.values():
         pools = [span for span in engine.all(v.BUFFER_POOL) if text(span, v.POOL) not in (None, "kv")]
-        puts = [span for span in world.recording.spans if span.name == v.STORE_PUT and span.engine == engine.id and v.RID in span.attributes] if pools else []
+        puts = [span for span in world.recording.spans if span.name == v.STORE_PUT and span.engine == engine.id and v.PAGE_KEYS in span.attributes] if pools else []
         wrote = [span for span in puts if count(span, v.OBJECTS_OK)]
         for pool in pools:
             if wrote and not any(_of(text(pool, v.POOL), span) for span in wrote):
