@@ -231,16 +231,19 @@ def key_scheme(keys: Sequence[str]) -> list[tuple[str, Any]]:
     pages: list[str] = []
     suffixes: list[str] = []
     places: list[tuple[int, str]] = []
+    at: dict[str, int] = {}
     for key in keys:
         page = key[start:end]
         if not key.startswith(prefix) or len(page) != v.PAGE_KEY_DIGITS:
             return [(v.OBJECT_KEYS, list(keys[:16]))]
-        if not pages or pages[-1] != page:
+        # From 0.5.23 on one call has the pages of every pool, one pool after the other.
+        if page not in at:
+            at[page] = len(pages)
             pages.append(page)
         suffix = key[end:]
         if suffix not in suffixes:
             suffixes.append(suffix)
-        places.append((len(pages) - 1, suffix))
+        places.append((at[page], suffix))
     pairs: list[tuple[str, Any]] = [(v.OBJECT_PREFIX, prefix or None), (v.PAGE_KEYS, "".join(pages)), (v.OBJECT_SUFFIXES, suffixes)]
     indices = [page * len(suffixes) + suffixes.index(suffix) for page, suffix in places]
     if indices != list(range(len(pages) * len(suffixes))):

@@ -8,6 +8,7 @@ import pytest
 import workshop
 from workshop import records
 
+from tracers import vocabulary as v
 from tracers.around import Recorder, wrap
 from tracers.points import ALL
 from tracers.read import mooncake
@@ -149,3 +150,41 @@ def test_everything_that_is_removed_is_counted(hooked: Hooked) -> None:
     remove = hooked.wrap("mooncake.remove_all", lambda _store, _force=False: 12)
     remove(object()), remove(object(), True)
     assert [(each["code"], each["force"]) for each in hooked.told()] == [(12, False), (12, True)]
+
+
+ALL_PAGES, TRAILING = "all_pages", "trailing_pages"
+
+
+@pytest.mark.parametrize(
+    ("newest", "pools", "reach", "pages", "told", "short"),
+    [
+        (False, {"swa": TRAILING}, {"kv": 6, "swa": 6}, 6, ["kv=6", "swa=6"], None),
+        (False, {"swa": TRAILING, "mamba": TRAILING}, {"kv": 6}, 0, ["kv=6", "swa=0"], "swa"),
+        (False, {"c4": ALL_PAGES, "c128": ALL_PAGES}, {"kv": 6, "c4": 6, "c128": 5}, 5, ["kv=6", "c4=6", "c128=5"], "c128"),
+        (False, {"c128": ALL_PAGES, "swa": TRAILING, "mamba": TRAILING}, {"kv": 6, "c128": 5, "swa": 6}, 0, ["kv=6", "c128=5", "swa=6", "mamba=0"], "mamba"),
+        (True, {"c128": ALL_PAGES, "swa": TRAILING, "mamba": TRAILING}, {"kv": 6, "c128": 5, "swa": 6}, 0, ["kv=6", "c128=5", "swa=6"], "c128"),
+        (True, {"swa": TRAILING, "mamba": TRAILING}, {"kv": 6, "swa": 6}, 0, ["kv=6", "swa=6", "mamba=0"], "mamba"),
+    ],
+)
+def test_the_pool_that_shortens_a_prefix(
+    hooked: Hooked, newest: bool, pools: dict[str, str], reach: dict[str, int], pages: int, told: list[str], short: str | None
+) -> None:
+    """Row "pools.find": how far each pool reaches, up to the one after which nothing is left; from 0.5.23 on a window may end behind another pool's reach."""
+    answer = SimpleNamespace(kv_hit_pages=pages, extra_pool_hit_pages=reach, **({"restorable_prefix_pages": []} if newest else {}))
+    transfers = [SimpleNamespace(name=name, hit_policy=policy) for name, policy in pools.items()]
+    hooked.wrap("pools.find", lambda _store, _keys, _transfers: answer)(object(), list("abcdef"), transfers)
+    (record,) = records(hooked.recorder)
+    found = dict(zip(ROWS["pools.find"].attributes, record[7], strict=True))
+    assert (found[v.FOUND_PAGES], found[v.POOL_PAGES], found[v.POOL_SHORT]) == (pages, told, short)
+
+
+@pytest.mark.parametrize(
+    ("hits", "late", "terminated", "reason"), [(0, False, True, "R17"), (0, True, True, "R18"), (3, False, False, "R12"), (400, False, False, "R14")]
+)
+def test_why_a_prefetch_is_given_up_before_a_page_was_read(hooked: Hooked, hits: int, late: bool, terminated: bool, reason: str) -> None:
+    """Row "prefetch.revoke": what the policy ends at the first look has no answer of its lookup, which is no miss."""
+    handle = ("a", 0)
+    operation = SimpleNamespace(id=1, storage_hit_count=hits, deadline_expired=late, _terminated_flag=terminated, handle=handle)
+    tree = SimpleNamespace(ongoing_prefetch={handle: SimpleNamespace(operation=operation)}, prefetch_threshold=256, _storage_prefetch_wait={})
+    hooked.wrap("prefetch.revoke", lambda _tree, _request: None)(tree, handle)
+    assert [each["reason"] for each in hooked.told()] == [reason]

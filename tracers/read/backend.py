@@ -50,6 +50,7 @@ def configured(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseE
     storage_config = argument(args, kwargs, 1, "storage_config")
     source = _source(getattr(storage_config, "extra_config", None))
     asked = text(getattr(result, "protocol", None))
+    standalone = bool(getattr(result, "standalone_storage", False))
     return (
         outcome(error),
         source,
@@ -58,12 +59,13 @@ def configured(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseE
         number(result, "master_metrics_port"),
         text(getattr(result, "metadata_server", None)),
         asked,
-        in_use(asked),
+        # A client process of its own has the transport then, and this one does not see which.
+        None if standalone else in_use(asked),
         rdma_devices(),
         text(getattr(result, "device_name", None)),
         number(result, "global_segment_size"),
         text(getattr(result, "local_hostname", None)),
-        bool(getattr(result, "standalone_storage", False)),
+        standalone,
         text(getattr(result, "tenant_id", None)),
         None,
     )

@@ -7,6 +7,7 @@ from tracers.point import Args, Kwargs
 from tracers.read.take import argument, outcome
 
 KV = "kv"
+TRAILING = "trailing_pages"
 
 
 def name(thing: Any) -> str:
@@ -34,7 +35,7 @@ def short_pool(args: Args, kwargs: Kwargs, indices: str, free: Callable[[Any, An
 
 
 def found(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:
-    """PREFETCH_POOLS (mooncake_store.py, batch_exists_v2): the prefix is as long as the pool that reaches least far."""
+    """PREFETCH_POOLS (mooncake_store.py, batch_exists_v2): the prefix is as long as all pools allow; none is looked at where nothing is left."""
     del state
     keys, transfers = argument(args, kwargs, 1, "keys", ()), argument(args, kwargs, 2, "pool_transfers") or ()
     if result is None:
@@ -42,10 +43,26 @@ def found(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseExcept
     reach = {name(pool): pages for pool, pages in result.extra_pool_hit_pages.items()}
     pages = result.kv_hit_pages
     kv = reach.get(KV, pages)
-    asked = {KV: kv, **{name(transfer.name): reach.get(name(transfer.name), 0) for transfer in transfers}}
-    short = next((pool for pool, reached in asked.items() if pool != KV and reached == pages < kv), None)
-    told = [f"{pool}={reached}" for pool, reached in asked.items()]
-    return (outcome(error, declined=pages < len(keys)), len(keys), pages, told, short, None)
+    # From 0.5.23 on the lengths that each pool allows are intersected: a window that ends behind another pool's reach leaves none.
+    looked_at, short = _looked_at(transfers, reach, kv, holes=pages == 0 and getattr(result, "restorable_prefix_pages", None) is not None)
+    told = [f"{KV}={kv}", *(f"{pool}={reach.get(pool, 0)}" for pool in looked_at)]
+    return (outcome(error, declined=pages < len(keys)), len(keys), pages, told, short if pages < kv else None, None)
+
+
+def _looked_at(transfers: Any, reach: dict[str, int], kv: int, *, holes: bool) -> tuple[list[str], str | None]:
+    """The pools up to the one that left nothing, and the one that shortens the prefix: the answer leaves out pools that reach nowhere."""
+    seen: list[str] = []
+    least, short, empty = kv, None, kv == 0
+    for transfer in transfers:
+        pool = name(transfer.name)
+        if empty and pool not in reach:
+            break
+        seen.append(pool)
+        reached = reach.get(pool, 0)
+        if reached < least:
+            least, short = reached, pool
+        empty = empty or reached == 0 or (holes and reached > least and name(transfer.hit_policy) == TRAILING)
+    return seen, short
 
 
 def moved(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:

@@ -217,15 +217,18 @@ def before_revoked(args: Args, kwargs: Kwargs) -> Any:
         return SKIP
     operation = entry.operation
     waited = _waited(args[0], operation)
-    return (number(operation, "id"), number(operation, "storage_hit_count") or 0, bool(operation.deadline_expired), waited)
+    # The flag itself: is_terminated() would take the operation's lock.
+    cut = bool(getattr(operation, "_terminated_flag", False))
+    return (number(operation, "id"), number(operation, "storage_hit_count") or 0, bool(operation.deadline_expired), cut, waited)
 
 
 def revoked(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:
     """PREFETCH_REVOKE (unified_radix_cache.py, revoke_pending_prefetch): given up after or before the lookup, with nothing read."""
     del kwargs, result
-    operation, hit, late, waited = state
+    operation, hit, late, cut, waited = state
     threshold = number(args[0], "prefetch_threshold")
-    reason = "R18" if late else ("R12" if threshold is not None and hit < threshold else "R14")
+    # What the policy ends at the first look (check_prefetch_progress) has no answer of its lookup yet, nor host memory.
+    reason = "R18" if late else ("R17" if cut else ("R12" if threshold is not None and hit < threshold else "R14"))
     return (outcome(error), operation, hit, threshold, waited, reason)
 
 

@@ -157,7 +157,7 @@ def stored(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseExcep
     skip = bool(getattr(controller, "backup_skip", False))
     short = error is None and done < pages * page and not skip
     reason = "W13" if short else ("W11" if skip else None)
-    return (outcome(error, declined=short), number(operation, "id"), pages, done, queue.qsize() if queue is not None else None, reason)
+    return (outcome(error, declined=short), number(operation, "id"), pages, done, queue.qsize() if queue is not None else None, reason, None)
 
 
 def thread_ended(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:
