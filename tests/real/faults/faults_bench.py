@@ -1,5 +1,6 @@
 """The fault bench: real engines and a real store under the control of a test, and the verdict on what they recorded."""
 
+import importlib.util
 import json
 import os
 import random
@@ -13,11 +14,13 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import invoke
 
+from hicachectl.keys.shape import Shape
 from hicachectl.lab import environment, model
 from hicachectl.lab import store as lab_store
 from hicachectl.lab.store import Store
@@ -27,6 +30,7 @@ HERE = Path(__file__).parent
 START_S = 240.0
 ANSWER_S = 150.0
 MIB = 1 << 20
+RELEASE = metadata.version("sglang") if importlib.util.find_spec("sglang") else "0.5.14"
 
 
 def tokens(count: int, seed: int) -> list[int]:
@@ -50,6 +54,8 @@ class Engine:
     sabotage_file: Path
     pid: int
     """The process that drives the engine; its schedulers are in its group."""
+    model: str
+    """The name of its model, which is a part of its keys from 0.5.23 on."""
     answers: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Request id -> what the engine returned for it."""
     _number: int = 0
@@ -106,10 +112,20 @@ class Engine:
         assert "error" not in found, found["error"]
         return found
 
+    def objects(self, prompt: Sequence[int], *, page: int = 16, tag: str | None = None) -> list[list[str]]:
+        """Object keys of every full page of a prompt, as one rank of this engine names them."""
+        prefix = Shape(sglang=RELEASE, model_name=self.model, tag=tag).prefix
+        return [[f"{prefix}{key}_0_{part}" for part in ("k", "v")] for key in pages(prompt, page)]
+
+    def written(self, on: Store, prompt: Sequence[int], timeout: float = 60, **shape: Any) -> None:
+        """Wait until the store has every full page of a prompt."""
+        wanted = {key for keys_ in self.objects(prompt, **shape) for key in keys_}
+        assert soon(lambda: wanted <= set(keys(on)), timeout), f"{len(wanted - set(keys(on)))} of {len(wanted)} objects were not written"
+
     def store(self, on: Store, rid: str, prompt: Sequence[int], **shape: Any) -> None:
         """Have the engine write a prompt, wait until the store has it, and empty device and host."""
         self.ask(rid, prompt)
-        written(on, prompt, **shape)
+        self.written(on, prompt, **shape)
         self.flush()
 
     def snapshot(self, name: str) -> Path:
@@ -187,7 +203,8 @@ class Bench:
                     assert process.poll() is None, f"the engine did not start: {log.read_text(errors='replace')[-4000:]}"
                     assert time.monotonic() < deadline, "the engine takes too long to start"
         ready = connection.makefile("rb").readline()
-        return Engine(run, process, connection, log, self.folder / f"{name}.sabotage", json.loads(ready)["ready"])
+        model_path = str(settings.get("model_path", self.folder / "model"))
+        return Engine(run, process, connection, log, self.folder / f"{name}.sabotage", json.loads(ready)["ready"], model_path)
 
     def _launch(
         self, store: Store | Mapping[str, str], name: str, env: Mapping[str, str], settings: Mapping[str, Any]
@@ -232,16 +249,9 @@ def keys(of: Store) -> list[str]:
         return sorted(key for key in answer.read().decode().split("\n") if key and "warmup" not in key)
 
 
-def objects(prompt: Sequence[int], *, page: int = 16, prefix: str = "", ranks: int = 1) -> list[list[str]]:
-    """Object keys of every full page of a prompt."""
-    parts = [f"_{rank}_{part}" for rank in range(ranks) for part in ("k", "v")]
-    return [[f"{prefix}{key}{part}" for part in parts] for key in page_keys(as_words(prompt), page)]
-
-
-def written(of: Store, prompt: Sequence[int], timeout: float = 60, **shape: Any) -> None:
-    """Wait until the store has every full page of a prompt."""
-    wanted = {key for keys_ in objects(prompt, **shape) for key in keys_}
-    assert soon(lambda: wanted <= set(keys(of)), timeout), f"{len(wanted - set(keys(of)))} of {len(wanted)} objects were not written"
+def pages(prompt: Sequence[int], page: int = 16) -> list[str]:
+    """Page keys of every full page of a prompt."""
+    return page_keys(as_words(prompt), page)
 
 
 def settled(of: Store) -> bool:

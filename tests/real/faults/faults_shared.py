@@ -66,7 +66,7 @@ def first(runs: Runs, engine: Engine) -> None:
 def missing(runs: Runs, engine: Engine) -> None:
     """One object of a page is gone: early in the prompt, and behind the threshold."""
     for name, page in (("f05", 5), ("f05b", 20)):
-        bench.remove(runs.store, bench.objects(PROMPTS[name])[page][1])
+        bench.remove(runs.store, engine.objects(PROMPTS[name])[page][1])
         engine.ask(f"{name}-again", PROMPTS[name])
 
 
@@ -127,7 +127,7 @@ def held(runs: Runs, engine: Engine, crowd: dict[str, list[int]], name: str, new
     """Ask while CROWD runs, and end the crowd after a while."""
     running = engine.begin(crowd, new=new)
     for prompt in crowd.values():
-        bench.written(runs.store, prompt)  # so its prefill is over
+        engine.written(runs.store, prompt)  # so its prefill is over
     asked = engine.begin({f"{name}-again": PROMPTS[name]})
     time.sleep(2.5)
     for rid in crowd:

@@ -9,6 +9,7 @@ from pathlib import Path
 import faults_bench as bench
 import pytest
 from faults_bench import MIB, Bench, explain, tokens
+from faults_releases import expected
 from installed import only
 from test_one_engine import lost
 
@@ -30,7 +31,7 @@ def store() -> Iterator[lab_store.Store]:
 
 
 def test_f11_transferred_and_not_reused(lab: Bench, store: lab_store.Store) -> None:
-    """Two pages of 4 tokens are below the load-back minimum: the transfer is done, nothing is reused, the engine claims 8 all the same."""
+    """Two pages of 4 tokens are below the load-back minimum: the transfer is done, nothing is reused; 0.5.14 claims 8 all the same."""
     with lab.engine(store, "f11", page_size=4, hicache_storage_backend_extra_config=json.dumps({"prefetch_threshold": 4})) as engine:
         for name, prompt in (("tiny", TINY), ("enough", CERTAIN)):
             engine.store(store, f"{name}-writes", prompt, page=4)
@@ -38,22 +39,27 @@ def test_f11_transferred_and_not_reused(lab: Bench, store: lab_store.Store) -> N
             engine.flush()
     found = explain(engine.run, request="tiny")
     tiny = explain(engine.run).request("tiny", engine)
-    assert [each["code"] for each in found.findings("tiny")] == ["HC-L02", "HC-G02", "HC-W12"]
+    assert [each["code"] for each in found.findings("tiny")] == expected("F11", "codes")
     assert (found.first("tiny")["args"]["tokens"], found.first("tiny")["args"]["threshold"]) == (8, 10)
-    assert (found.code("HC-G02")["args"]["claimed"], found.code("HC-G02")["args"]["actual"]) == (8, 0)
+    if expected("F11", "claimed"):
+        assert (found.code("HC-G02")["args"]["claimed"], found.code("HC-G02")["args"]["actual"]) == (8, 0)
     assert (tiny["ladder"]["transfer_done"], tiny["ladder"]["published"], tiny["ladder"]["prefix_reused"]) == ("yes", "yes", "no")
-    assert (tiny["tokens"]["engine_claims"]["storage"], engine.answers["tiny"]["cached_tokens"]) == (8, 0)
+    assert (tiny["tokens"]["engine_claims"]["storage"], engine.answers["tiny"]["cached_tokens"]) == (expected("F11", "claimed"), 0)
     assert lost(tiny) == {"HC-L02": 8}
     assert explain(engine.run).request("enough", engine)["tokens"]["reused"]["storage"] == 40
 
 
 def test_f08_a_prefetch_limit_of_nothing(lab: Bench, store: lab_store.Store) -> None:
-    """A host pool of the device pool's size and one page of one token: every prefetch is declined, and the limit is the cause."""
+    """A host pool of the device pool's size and one page of one token: where the limit counts the difference, every prefetch is declined."""
     prompt = tokens(300, 8)
     with lab.engine(store, "f08", page_size=1, hicache_ratio=1.0) as engine:
         engine.store(store, "f08-writes", prompt, page=1)
         engine.ask("f08-again", prompt)
     found = explain(engine.run, request="f08-again")
+    if not expected("F08", "code"):
+        assert found.request("f08-again", engine)["tokens"]["reused"]["storage"] == 299
+        assert "HC-R05" not in [each["code"] for each in found.document["findings"]]
+        return
     first = found.document["findings"][0]
     assert (first["code"], first["level"], first["certain"], first["folded"]) == ("HC-A19", "error", True, ["HC-R05"])
     assert first["args"]["limit"] == 0
@@ -92,7 +98,7 @@ def test_f15_f27_a_small_store(lab: Bench, tmp_path: Path) -> None:
     long, first = found.request("f15-long", engine), found.first("f15-long")
     assert (first["code"], first["level"], first["certain"]) == ("HC-W13", "error", True)
     assert (first["args"]["code"], first["args"]["name"]) == (-200, "NO_AVAILABLE_HANDLE")
-    written = sum(there.issuperset(page) for page in bench.objects(late))
+    written = sum(there.issuperset(page) for page in engine.objects(late))
     assert (first["args"]["pages"], first["args"]["pages_lost"]) == (93, 93 - written)
     assert 0 < written <= 64
     assert long["ladder"]["written"] == "partial"

@@ -55,7 +55,7 @@ def test_f35_the_owner_is_frozen(lab: Bench) -> None:
     assert (first["code"], first["level"], first["rids"]) == ("HC-R102", "error", ["f35-again"])
     assert abs(first["args"]["since_ms"] - began) < 5000
     assert first["args"]["seconds"] > 5
-    assert first["args"]["key"] == bench.objects(prompt)[0][0]
+    assert first["args"]["key"] == engine.objects(prompt)[0][0]
     assert first["args"]["endpoint"].startswith("127.0.0.1:")
     assert found.request("f35-again")["ladder"]["transfer_done"] == "unknown"
     found = explain(engine.run, request="f35-again")
@@ -80,6 +80,6 @@ def test_f10_the_owner_died_a_moment_ago(lab: Bench) -> None:
     assert (told["code"], told["level"]) == ("HC-R15", "error")
     assert (told["args"]["code"], told["args"]["name"], told["args"]["exists"]) == (-800, "TRANSFER_FAIL", True)
     assert told["args"]["endpoint"].startswith("127.0.0.1:")
-    assert told["args"]["key"] == bench.objects(prompt)[0][0]
+    assert told["args"]["key"] == first.objects(prompt)[0][0]
     assert (row["ladder"]["found"], row["ladder"]["transfer_done"]) == ("yes", "no")
     assert lost(row) == {"HC-R15": 384}
