@@ -13,7 +13,7 @@ in_environment = bin=$$($(set_up)) && PATH="$$bin:$$PATH" &&
 
 help:
 	@echo 'make demo        run the main job: local store, real engine, four verdicts'
-	@echo 'make test        run the tests, but for the slow ones'
+	@echo 'make test        run the tests, but for the slow ones; TESTS=tests/real for a part of them'
 	@echo 'make test-slow   run the slow tests'
 	@echo 'make test-again  run once more what failed last'
 	@echo 'make bench       measure what it costs, against yardsticks of the same run; BENCH=--quick for a short run, BENCH=--columns=10000000 for a large column store'
@@ -26,11 +26,11 @@ demo:
 	@$(in_environment) hicachectl demo
 
 test:
-	@$(in_environment) python -m pytest -m 'not slow'
+	@$(in_environment) python -m pytest -m 'not slow' $(TESTS)
 
 # pytest ends with 5 where no test is slow: that is not a failure.
 test-slow:
-	@$(in_environment) { python -m pytest -m slow || [ $$? -eq 5 ]; }
+	@$(in_environment) { python -m pytest -m slow $(TESTS) || [ $$? -eq 5 ]; }
 
 # Ends with an error where a target is not reached; docs/cost.md says which are not, and why.
 bench:
