@@ -101,7 +101,8 @@ def test_an_engine_that_is_traced_by_both_has_one_trace_for_a_request(tmp_path: 
         ours = [span for span in spans if span[7].get(v.RID) == rid]
         assert len(ours) > 8
         assert {span[0] for span in ours} == {root[0]}
-        top = [span for span in ours if v.R_ENGINE not in by_id[span[2]][9]]
+        # On 0.5.23 a write may lie inside a call of ours that had nothing to record: that parent is nowhere.
+        top = [span for span in ours if span[2] in by_id and v.R_ENGINE not in by_id[span[2]][9]]
         assert {by_id[span[2]][2] for span in top} == {root[1]}, "our topmost spans hang under SGLang's span of the scheduler, and that under the request's"
         assert v.REQUEST_QUEUED in {span[3] for span in top}
     here, from_there = verdicts.explained(run), verdicts.explained(back)
