@@ -69,7 +69,7 @@ def judge(seen: World) -> Diagnosis:
     return found
 
 
-_BETWEEN = 500
+_BETWEEN = 200
 
 
 class Judging:
@@ -77,7 +77,10 @@ class Judging:
 
     def __init__(self, seen: World) -> None:
         self.world = seen
-        self.found: list[Finding] = [finding for rule in RULES if rule.of_world is not None for finding in rule.of_world(seen)]
+        self.found: list[Finding] = []
+        for rule in RULES:
+            self.found += rule.of_world(seen) if rule.of_world is not None else ()
+            seen.recording.release()
         self.losers: list[Loser] = []
 
     def requests(self, journeys: Iterable[Journey], *, forget: bool = False) -> Iterator[Verdict]:

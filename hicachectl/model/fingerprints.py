@@ -1,7 +1,7 @@
 """Who was asked the same prompt under other keys: prefix fingerprints of requests whose pages were written."""
 
 import math
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
 from hicachectl.model.attempt import Attempt
@@ -117,12 +117,15 @@ def _differs(own: Attempt, twin: Twin) -> bool:
     )
 
 
-def fingerprints(attempts: Iterable[Attempt]) -> Fingerprints:
-    """Index every request's fingerprint, by the blocks in which a page of some engine can end."""
+_BETWEEN = 200
+
+
+def fingerprints(attempts: Iterable[Attempt], release: Callable[[], None]) -> Fingerprints:
+    """Index every request's fingerprint, by the blocks in which a page of some engine can end; RELEASE is called now and then."""
     found = Fingerprints()
     every = list(attempts)
     sizes = {attempt.engine.page_size for attempt in every}
-    for attempt in every:
+    for number, attempt in enumerate(every):
         blocks = range(len(attempt.fingerprint))
         if all(size % v.FINGERPRINT_BLOCK == 0 for size in sizes):
             step = math.gcd(*sizes) // v.FINGERPRINT_BLOCK
@@ -131,4 +134,6 @@ def fingerprints(attempts: Iterable[Attempt]) -> Fingerprints:
             found.add(attempt, blocks)
         attempt.forget()
         found.forget()
+        if number % _BETWEEN == 0:
+            release()
     return found

@@ -1,6 +1,7 @@
 """A recording as a whole: engines, requests on all their ranks, pages, and the store's own counters."""
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -23,6 +24,9 @@ for _point in ALL:
         NEEDS[_rung].add(_point.id)
 
 
+_BETWEEN = 200
+
+
 @dataclass(slots=True)
 class World:
     """Everything that rules may look at."""
@@ -33,6 +37,13 @@ class World:
     pages: Pages
     prints: Fingerprints
     samples: list[Span]
+
+    def walk(self) -> Iterator[Journey]:
+        """JOURNEYS one after the other; what looking into each took of memory is given back on the way."""
+        for place, journey in enumerate(self.journeys):
+            yield journey
+            if place % _BETWEEN == 0:
+                self.recording.release()
 
     def ladder(self, journey: Journey) -> dict[str, Rung]:
         """The seven rungs of a journey, unknown where a point that a rung needs is blind or spans were lost."""
@@ -131,4 +142,4 @@ def world(recording: Recording) -> World:
         if attempt.engine.tp_rank == 0 and attempt.engine.pp_rank == 0
     ]
     samples = [span for span in recording.spans if span.name == v.STORE_SAMPLE]
-    return World(recording, found, journeys, pages(recording), fingerprints(journey.attempt for journey in journeys), samples)
+    return World(recording, found, journeys, pages(recording), fingerprints((journey.attempt for journey in journeys), recording.release), samples)

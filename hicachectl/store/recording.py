@@ -19,7 +19,7 @@ from hicachectl.store.shelf import named, newest
 from hicachectl.store.span import Span, Value
 from tracers import vocabulary as v
 
-_STRIDE = 16_384
+_STRIDE = 8192
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ Writers = dict[tuple[str, str | None], list[Attempt]]
 
 def judge(world: World) -> Iterator[Finding]:
     """Pages that one request read, and that a request of another namespace had written under the same key."""
-    if not named(world.journeys):
+    if not named(world.walk()):
         return
     writers: Writers = defaultdict(list)
     for journey in world.journeys:

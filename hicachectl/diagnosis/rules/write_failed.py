@@ -61,13 +61,15 @@ def segments(world: World) -> Iterator[Finding]:
     for engine in world.engines.values():
         config, setup = engine.last(v.BACKEND_CONFIG), engine.last(v.STORE_SETUP)
         asked, given = number(config, v.SEGMENT_SIZE), number(setup, v.SEGMENT_SIZE)
+        if not asked or given is None or given >= asked:
+            continue
         short = next((put for put in _puts(world, engine.id) if number(put, v.FIRST_BAD_CODE) == NO_SPACE), None)
-        if asked and given is not None and given < asked and short is not None:
+        if short is not None:
             yield of_engine(engine, "A10", args={"bytes_per_rank": given, "bytes_asked": asked}, evidence=(config, setup, short))
 
 
 def _puts(world: World, engine: str) -> Iterator[Span]:
-    return (span for span in world.recording.spans if span.name == v.STORE_PUT and span.engine == engine)
+    return (span for span in world.recording.walk() if span.name == v.STORE_PUT and span.engine == engine)
 
 
 RULE = Rule("write failed", ("W13", "A10"), (v.WRITE_STORE, v.STORE_PUT, v.STORE_EXIST, v.BACKEND_CONFIG, v.STORE_SETUP), of_case=judge, of_world=segments)

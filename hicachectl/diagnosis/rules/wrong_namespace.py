@@ -51,7 +51,7 @@ def named(journey: Journey) -> str:
 
 def met(world: World) -> Iterator[Finding]:
     """Plain requests that matched such pages on the host, and nobody else had brought them there since the last reset."""
-    engines = dict.fromkeys(journey.attempt.engine.id for journey in named_ones(world.journeys) if orphaned(journey) is not None)
+    engines = dict.fromkeys(journey.attempt.engine.id for journey in named_ones(world.walk()) if orphaned(journey) is not None)
     for name in engines:
         journeys = [journey for journey in world.journeys if journey.attempt.engine.id == name]
         yield from _met(journeys, [span.end_ns for span in world.engines[name].all(v.RESET)])
