@@ -43,7 +43,7 @@ class Child:
                 list(command),
                 dict(env),
                 setpgroup=0,
-                setsigmask=list(mask),
+                setsigmask=[],  # a library in this process may have blocked some
                 setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # Python ignores these two, COMMAND must not
             )
         except (OSError, ValueError) as error:
