@@ -36,7 +36,7 @@ def sources(*folders: str) -> Iterator[tuple[str, ast.Module]]:
 
 
 @cache
-def tests_text() -> str:
+def text_of_tests() -> str:
     """All tests, in one string."""
     return "\n".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
 
@@ -137,7 +137,7 @@ def called_in(run: Path) -> set[str]:
 def test_a_point_is_covered(point: Point) -> None:
     """Each point was called in a sample of the real engine, or a test speaks of it by its id."""
     sampled = {name for run in SAMPLES for name in called_in(run)}
-    named = f'"{point.id}"' in tests_text()
+    named = f'"{point.id}"' in text_of_tests()
     assert named or point.id in sampled, f"no sample calls {point.id}, and no test names it"
 
 
