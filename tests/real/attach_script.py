@@ -99,14 +99,18 @@ def answer():
         except KeyError:
             return
         except Exception as error:
-            now = {f"{type(error).__name__}: {error}": error}
-        if asked == "remember":
-            kept, told = now, {"kept": len(now)}
+            told = {"failed": f"{type(error).__name__}: {error}"}
         else:
-            told = {"other": sorted(name for name in now.keys() & kept.keys() if now[name] is not kept[name]), "more": sorted(now.keys() - kept.keys()), "less": sorted(kept.keys() - now.keys())}
+            told = {"kept": len(now)} if asked == "remember" else difference(kept, now)
+            kept = now if asked == "remember" else kept
         temporary = FOLDER / f"tmp-{os.getpid()}"
         temporary.write_text(json.dumps(told))
         temporary.rename(FOLDER / f"answer-{os.getpid()}")
+
+
+def difference(kept, now):
+    """Names of what is another object NOW, of what is there more, and of what is there no longer."""
+    return {"other": sorted(name for name in now.keys() & kept.keys() if now[name] is not kept[name]), "more": sorted(now.keys() - kept.keys()), "less": sorted(kept.keys() - now.keys())}
 
 
 def snapshot():
@@ -124,11 +128,17 @@ def snapshot():
     scheduler = _scheduler()
     parts = {"scheduler": scheduler, "tree": scheduler.tree_cache, "controller": scheduler.tree_cache.cache_controller, "store": scheduler.tree_cache.cache_controller.storage_backend, "flush": scheduler.flush_wrapper, "weights": scheduler.weight_updater}
     for part, owner in parts.items():
-        found |= {f"{part}.{key}": value for key, value in list(vars(owner).items()) if callable(value) or "hicachectl" in key}
-    found |= {f"node {key}": type(value) for node in _nodes(scheduler.tree_cache) for key, value in vars(node).items()}
+        found |= {f"{part}.{key}": value for key, value in _held(owner) if callable(value) or "hicachectl" in key}
+    found |= {f"node {key}": type(value) for node in _nodes(scheduler.tree_cache) for key, value in _held(node)}
     found |= {f"finder {index}": finder for index, finder in enumerate(sys.meta_path)}
     found |= {f"thread {thread.name}": thread for thread in threading.enumerate() if thread.name.startswith("hicachectl")}
     return found
+
+
+def _held(owner):
+    """Attributes of OWNER by name, where it keeps them in slots too."""
+    names = [*getattr(owner, "__dict__", ()), *(name for cls in type(owner).__mro__ for name in vars(cls).get("__slots__", ()))]
+    return [(name, getattr(owner, name)) for name in names if hasattr(owner, name)]
 
 
 def _scheduler():
