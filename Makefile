@@ -6,6 +6,9 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
 # The pairs that .ci/run tests.
 PAIRS := 0.5.14
 
+# An engine keeps one core busy: tests of two files at a time; those of one file share their engines.
+both_cores = -n 2 --dist loadfile
+
 set_up = $(PYTHON) scripts/environment.py $(SGLANG)
 in_environment = bin=$$($(set_up)) && PATH="$$bin:$$PATH" &&
 
@@ -26,11 +29,11 @@ demo:
 	@$(in_environment) hicachectl demo
 
 test:
-	@$(in_environment) python -m pytest -m 'not slow' $(TESTS)
+	@$(in_environment) python -m pytest $(both_cores) -m 'not slow' $(TESTS)
 
 # pytest ends with 5 where no test is slow: that is not a failure.
 test-slow:
-	@$(in_environment) { python -m pytest -m slow $(TESTS) || [ $$? -eq 5 ]; }
+	@$(in_environment) { python -m pytest $(both_cores) -m slow $(TESTS) || [ $$? -eq 5 ]; }
 
 # Ends with an error where a target is not reached; docs/cost.md says which are not, and why.
 bench:
