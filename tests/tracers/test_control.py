@@ -384,6 +384,7 @@ def test_a_worker_forked_during_a_recording_has_no_wrapper_left(tmp_path: Path) 
         assert wrapped is False
         assert eventually((process.folder / f"{child}.sock").exists)
         assert ask(peer, do=v.OFF)["ok"]
+        process.does("PIPE.send(None) or WORKER.join(20)")
 
 
 def test_a_process_that_ends_takes_its_socket_with_it_and_closes_the_recording(tmp_path: Path) -> None:
