@@ -8,6 +8,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from generated import put
+
 from hicachectl.recorder.scrape import label, prometheus_name
 from tracers import vocabulary as v
 
@@ -156,13 +158,5 @@ def page() -> str:
     return json.dumps(dashboard, indent=1) + "\n"
 
 
-def main() -> int:
-    """Write the dashboard, or with --check compare it."""
-    if "--check" in sys.argv:
-        return 0 if PAGE.read_text(encoding="utf-8") == page() else 1
-    PAGE.write_text(page(), encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(put(PAGE, page()))

@@ -4,6 +4,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+from generated import put
+
 from hicachectl.diagnosis import codes
 from hicachectl.diagnosis.codes.row import PROOF, Code
 
@@ -45,16 +47,5 @@ def _line(row: Code) -> str:
     return f"| [{row.id}](../hicachectl/diagnosis/pages/{row.id}.md) | {level} | {row.plain} | {row.versions} | {needs} | {row.proof} |"
 
 
-def main() -> int:
-    """Write the page, or compare it; the exit code."""
-    if "--check" not in sys.argv[1:]:
-        TARGET.write_text(text(), encoding="utf-8")
-        return 0
-    if TARGET.is_file() and TARGET.read_text(encoding="utf-8") == text():
-        return 0
-    sys.stderr.write("docs/findings.md is out of date: run python scripts/generate_findings.py\n")
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(put(TARGET, text()))

@@ -5,6 +5,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from generated import put
+
 from hicachectl.recorder.scrape import prometheus_name
 from tracers import vocabulary as v
 
@@ -32,13 +34,5 @@ def page() -> str:
     return head + BEGIN + tables() + END + rest.partition(END)[2]
 
 
-def main() -> int:
-    """Write the page, or with --check compare it."""
-    if "--check" in sys.argv:
-        return 0 if PAGE.read_text(encoding="utf-8") == page() else 1
-    PAGE.write_text(page(), encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(put(PAGE, page()))

@@ -8,6 +8,8 @@ import threading
 from array import array
 from types import SimpleNamespace
 
+from layouts_pools import compressed, side, states
+
 PAGE, LAYERS, SLOTS = 16, 3, 512
 MODEL = "a-model"
 
@@ -96,30 +98,7 @@ def mamba():
     return MambaPoolHost(info, 4.0, 0, device_capacity=8, pin_memory=False, layout="page_first_direct")
 
 
-def compressed(name):
-    """A paged pool of DeepSeek V4."""
-    import torch  # noqa: PLC0415
-    from sglang.srt.mem_cache.memory_pool_host import DeepSeekV4PagedHostPool  # noqa: PLC0415
-
-    buffers = [torch.zeros(8, 96, dtype=torch.uint8) for _ in range(LAYERS)]
-    return DeepSeekV4PagedHostPool(name, buffers, 96, 64, PAGE, "page_first_direct", pin_memory=False)
-
-
-def states(name):
-    """A pool of DeepSeek V4's compression states: ring buffers of 4 slots."""
-    import torch  # noqa: PLC0415
-    from sglang.srt.mem_cache.memory_pool_host import DeepSeekV4StateHostPool  # noqa: PLC0415
-
-    rings = [SimpleNamespace(ring_size=4, kv_score_buffer=SimpleNamespace(kv_score=torch.zeros(32, 24, dtype=torch.float32))) for _ in range(LAYERS)]
-    return DeepSeekV4StateHostPool(name, rings, 64, PAGE, "page_first_direct", pin_memory=False)
-
-
 # --- layouts ------------------------------------------------------------------------------------------------------------
-def side(name, host, trailing=0, like=None):
-    """A pool beside the KV pool: all of its pages, or the last TRAILING ones, in slots of its own or in those of pool LIKE."""
-    return SimpleNamespace(name=name, host=host, trailing=trailing, like=like)
-
-
 def ranked(rank=0, ranks=1, stage=0, stages=1):
     """Tell the classes of this process which rank they are of."""
     from sglang.srt.runtime_context import get_parallel  # noqa: PLC0415
