@@ -66,6 +66,16 @@ def test_what_cannot_be_started_is_an_error_and_the_keeper_goes_on(keeper: Keepe
     assert keeper.exit_code(shell(keeper, "exit 5"), timeout=10) == 5
 
 
+def test_an_owner_with_a_thousand_open_files_has_a_keeper_too(tmp_path: Path) -> None:
+    """The number of the owner's end is as high as it may be; `select` takes none above 1023."""
+    (tmp_path / "file").touch()
+    with contextlib.ExitStack() as files:
+        while files.enter_context((tmp_path / "file").open()).fileno() < 1100:
+            pass
+        with contextlib.closing(Keeper()) as keeper:
+            assert keeper.exit_code(shell(keeper, "exit 4"), timeout=10) == 4
+
+
 def test_output_goes_into_the_log_and_the_environment_is_the_given_one(keeper: Keeper) -> None:
     """Nothing of the owner's environment is added."""
     log = keeper.scratch / "env.log"

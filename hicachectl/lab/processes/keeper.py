@@ -41,7 +41,9 @@ services: set[int] = set()
 
 def main() -> NoReturn:
     """Serve the socket until the owner is gone."""
-    channel = socket.socket(fileno=int(sys.argv[1]))
+    # The owner may have a thousand files open, and `select` takes no number above 1023.
+    channel = socket.socket(fileno=os.dup(int(sys.argv[1])))
+    os.close(int(sys.argv[1]))
     parent, scratch = int(sys.argv[2]), sys.argv[3]
     os.setpgid(0, 0)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
