@@ -1,5 +1,6 @@
 """Flags, spelled once; commands take them as annotations."""
 
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Optional
@@ -40,3 +41,13 @@ RunArgument = Annotated[Optional[str], typer.Argument(metavar="RUN", help="A rec
 RequestOption = Annotated[Optional[str], typer.Option("--request", metavar="RID", help="Only the request with this id, or ids that start with it.")]
 FailOnOption = Annotated[FailOn, typer.Option("--fail-on", help="Exit 1 when a finding has this level or a higher one.")]
 RunDirOption = Annotated[Optional[Path], typer.Option("--run", metavar="DIR", help="Folder for the recording; must be empty or absent.", show_default=False)]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Where to read; which requests: by id, or how it begins, and by the code of a finding."""
+
+    runs: list[str] | None
+    source: str | None
+    request: str | None
+    code: str | None

@@ -4,13 +4,21 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from hicachectl.exits import DONE, FOUND, UnreachableError, UsageError, leave, one_line
-from hicachectl.options import FailOn, FailOnOption, FromOption, Output, OutputOption, RequestOption, RunsArgument
+from hicachectl.options import (
+    Asked,
+    FailOn,
+    FailOnOption,
+    FromOption,
+    Output,
+    OutputOption,
+    RequestOption,
+    RunsArgument,
+)
 
 if TYPE_CHECKING:
     from hicachectl.diagnosis.finding import Finding
@@ -44,16 +52,6 @@ def explain(
 
     with uncollected():
         leave(_explain(Asked(runs, from_, request, code), fail_on, output))
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """Where to read; which requests and findings: by id, or how it begins, and by code."""
-
-    runs: list[str] | None
-    source: str | None
-    request: str | None
-    code: str | None
 
 
 def _explain(asked: Asked, fail_on: FailOn, output: Output) -> int:

@@ -11,7 +11,7 @@ import typer
 from hicachectl import store
 from hicachectl.commands.asked import recorded
 from hicachectl.exits import UsageError, one_line
-from hicachectl.options import FromOption, Output, OutputOption, RequestOption, RunsArgument
+from hicachectl.options import Asked, FromOption, Output, OutputOption, RequestOption, RunsArgument
 from hicachectl.store import Span
 from hicachectl.store.around import around
 from hicachectl.store.when import moment
@@ -59,16 +59,6 @@ def show(
     with store.uncollected():
         told = _told(Asked(runs, from_, request, code), lambda row: begin <= row.start_ns <= end)
     _write(told, one_asked=request is not None, output=output)
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """Where to read; which requests: by id, or how it begins, and by the code of a finding."""
-
-    runs: list[str] | None
-    source: str | None
-    request: str | None
-    code: str | None
 
 
 @dataclass(frozen=True, slots=True)
