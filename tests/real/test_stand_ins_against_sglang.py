@@ -13,6 +13,7 @@ import invoke
 import pytest
 from installed import needs
 
+from hicachectl.lab import environment as lab_environment
 from hicachectl.lab.stand_ins import copies, rows
 
 pytestmark = pytest.mark.real
@@ -33,10 +34,10 @@ print("FOUND" + json.dumps(found))
 """
 
 
-def test_every_target_is_defined_or_used_by_its_module() -> None:
+def test_every_target_is_defined_or_used_by_its_module(tmp_path: Path) -> None:
     """A row whose module or name upstream no longer has would be a stand-in for nothing."""
     needs("sglang")
-    env = invoke.environment({"SGLANG_USE_CPU_ENGINE": "1", "TRITON_INTERPRET": "1"})
+    env = lab_environment.for_command(invoke.environment(), {}, tmp_path)
     done = subprocess.run([sys.executable, "-c", PROBE], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.rpartition("FOUND")[2])

@@ -69,7 +69,9 @@ def test_run_json_is_made_once_and_is_whole(tmp_path: Path) -> None:
     stop = threading.Event()
 
     def watch() -> None:
-        while not stop.is_set():
+        last = False
+        while not last:
+            last = stop.is_set()
             if (tmp_path / "run.json").exists():
                 seen.append((tmp_path / "run.json").read_bytes())
 

@@ -37,13 +37,13 @@ _COPIES = (
     copies.transfer_kv_per_layer_direct_pf_lf,
     copies.transfer_kv_direct,
 )
-_COPYING: tuple[tuple[Release, Release, str], ...] = (
-    (ALWAYS, NEVER, "memory_pool_host"),
-    (_SPLIT, NEVER, "pool_host.mha"),
-    (_SPLIT, NEVER, "pool_host.mla"),
-    (_SPLIT, NEVER, "pool_host.mamba"),
-    (_SPLIT, NEVER, "pool_host.dsa"),
-    (_SPLIT, NEVER, "pool_host.unified"),
+_COPYING: tuple[tuple[Release, Release, str, tuple[Callable[..., Any], ...]], ...] = (
+    (ALWAYS, NEVER, "memory_pool_host", _COPIES),
+    (_SPLIT, NEVER, "pool_host.mha", _COPIES),
+    (_SPLIT, NEVER, "pool_host.mla", _COPIES),
+    (_SPLIT, NEVER, "pool_host.mamba", _COPIES),
+    (_SPLIT, NEVER, "pool_host.dsa", _COPIES),
+    (_SPLIT, NEVER, "pool_host.unified", (copies.transfer_kv_direct,)),
 )
 _PINNING = ("_cuda_host_register", "_cuda_host_unregister")
 _STREAMING: tuple[tuple[Release, Release, str], ...] = (
@@ -56,8 +56,8 @@ _KERNELS_REFUSE = Release.of("0.5.15")
 ROWS: tuple[Row, ...] = (
     *(
         Row(since, until, f"{_CACHE}.{pool}", copy.__name__, _instead(copy))
-        for since, until, pool in _COPYING
-        for copy in _COPIES
+        for since, until, pool, its_copies in _COPYING
+        for copy in its_copies
     ),
     *(Row(ALWAYS, NEVER, f"{_CACHE}.pool_host.common", name, _instead(device.pinned_nothing)) for name in _PINNING),
     *(Row(since, until, module, "device_module", device.cpu_where_cuda) for since, until, module in _STREAMING),
