@@ -4,7 +4,7 @@
 SGLANG ?= 0.5.14
 PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
 # The pairs that .ci/run tests.
-PAIRS := 0.5.14
+PAIRS := 0.5.14 0.5.23
 
 # An engine keeps one core busy: tests of two files at a time; those of one file share their engines.
 both_cores = -n 2 --dist loadfile

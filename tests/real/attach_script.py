@@ -151,7 +151,11 @@ def _scheduler():
 
 
 def _nodes(tree):
-    waiting = [tree.root_node] if hasattr(tree, "root_node") else []
+    """Nodes of TREE; a tree core in Rust shows none to Python, and keeps nothing of ours."""
+    try:
+        waiting = [tree.root_node]
+    except (AttributeError, NotImplementedError):
+        waiting = []
     while waiting:
         node = waiting.pop()
         waiting += list(node.children.values())

@@ -161,7 +161,7 @@ def test_a_flush_by_way_of_a_held_method_is_seen(attached: Attached) -> None:
 def test_every_object_is_the_same_after_each_detach(attached: Attached) -> None:
     """Attributes of every class of SGLang and Mooncake, what the scheduler's parts hold, import watchers and threads; no mark is left."""
     (remembered,) = attached.step("remember")["told"].values()
-    assert remembered["kept"] > 1000, remembered
+    assert remembered.get("kept", 0) > 1000, remembered
     for number in range(3):
         (told,) = attached.step("compare", number)["told"].values()
         assert told["other"] == []
