@@ -10,6 +10,7 @@ from test_rare_calls import Hooked
 from workshop import records
 
 from tracers.read import prefetch, process
+from tracers.read.take import in_force
 
 
 @pytest.fixture
@@ -228,6 +229,13 @@ def test_a_layout_that_may_not_be_taken(hooked: Hooked, layout: str, backend: st
 
     hooked.wrap("engine.settings", fit)(SimpleNamespace(hicache_mem_layout=layout, hicache_storage_backend=backend))
     assert [each["asked"] for each in hooked.told()] == expected
+
+
+def test_a_setting_that_was_decided_beside_what_was_asked() -> None:
+    """Rows "engine.start" and "engine.built": the last decision counts, then the raw input (0.5.23 `arg_groups/overrides.py`, resolution_result)."""
+    decided = [("first", {"page_size": 32}), ("other", {"device": "cpu"}), ("last", {"page_size": 64})]
+    asked = SimpleNamespace(page_size=None, hicache_mem_layout="layer_first", _resolved_overrides=decided)
+    assert [in_force(asked, name) for name in ("page_size", "device", "hicache_mem_layout", "none such")] == [64, "cpu", "layer_first", None]
 
 
 def test_buffers_that_were_not_registered(hooked: Hooked) -> None:

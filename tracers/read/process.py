@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 from tracers.point import SKIP, Args, Kwargs
-from tracers.read.take import argument, bigram, number, text, told, whole
+from tracers.read.take import argument, bigram, in_force, number, text, told, whole
 
 CONTEXT = "sglang.srt.runtime_context"
 """Module of 0.5.23 and later in which a process says which ranks it has."""
@@ -49,31 +49,31 @@ def _begun(asked: Any, tp_rank: Any, pp_rank: Any, dp_rank: Any) -> Any:
         spool.ledger.scheduler = True
     return (
         tp_rank,
-        getattr(asked, "tp_size", None),
+        in_force(asked, "tp_size"),
         pp_rank,
-        getattr(asked, "pp_size", None),
+        in_force(asked, "pp_size"),
         whole(dp_rank),
-        text(getattr(asked, "device", None)),
-        text(getattr(asked, "served_model_name", None)),
-        getattr(asked, "page_size", None),
-        bool(getattr(asked, "enable_hierarchical_cache", False)),
-        text(getattr(asked, "hicache_storage_backend", None)),
-        text(getattr(asked, "hicache_write_policy", None)),
-        text(getattr(asked, "hicache_storage_prefetch_policy", None)),
-        text(getattr(asked, "hicache_mem_layout", None)),
-        text(getattr(asked, "hicache_io_backend", None)),
-        text(getattr(asked, "kv_cache_dtype", None)),
-        text(getattr(asked, "disaggregation_mode", None)),
-        getattr(asked, "enable_unified_cache_external_linker", None),
-        whole(getattr(asked, "hicache_storage_prefetch_retry_max_attempts", None)),
+        text(in_force(asked, "device")),
+        text(in_force(asked, "served_model_name")),
+        in_force(asked, "page_size"),
+        bool(in_force(asked, "enable_hierarchical_cache")),
+        text(in_force(asked, "hicache_storage_backend")),
+        text(in_force(asked, "hicache_write_policy")),
+        text(in_force(asked, "hicache_storage_prefetch_policy")),
+        text(in_force(asked, "hicache_mem_layout")),
+        text(in_force(asked, "hicache_io_backend")),
+        text(in_force(asked, "kv_cache_dtype")),
+        text(in_force(asked, "disaggregation_mode")),
+        in_force(asked, "enable_unified_cache_external_linker"),
+        whole(in_force(asked, "hicache_storage_prefetch_retry_max_attempts")),
     )
 
 
 def before_settings(args: Args, kwargs: Kwargs) -> Any:
     """The host layout that was asked for, where the backend is one that may not take it (SGLang `server_args.py`, _resolve_storage_layout_compatibility)."""
     asked = argument(args, kwargs, 0, "server_args")
-    layout = text(getattr(asked, "hicache_mem_layout", None))
-    return layout if layout == NOT_TAKEN and getattr(asked, "hicache_storage_backend", None) else SKIP
+    layout = text(in_force(asked, "hicache_mem_layout"))
+    return layout if layout == NOT_TAKEN and in_force(asked, "hicache_storage_backend") else SKIP
 
 
 def settings_fitted(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseException | None) -> Any:
@@ -102,8 +102,8 @@ def scheduler_built(args: Args, kwargs: Kwargs, state: Any, result: Any, error: 
         bigram(tree),
         bool(getattr(scheduler, "enable_hicache_storage", False)),
         text(dtype),
-        text(getattr(asked, "hicache_mem_layout", None)),
-        text(getattr(asked, "hicache_io_backend", None)),
+        text(in_force(asked, "hicache_mem_layout")),
+        text(in_force(asked, "hicache_io_backend")),
         _draft_stored(controller),
         None,
     )

@@ -30,6 +30,17 @@ def told(thing: Any, name: str) -> Any:
         return None
 
 
+def in_force(settings: Any, name: str) -> Any:
+    """A setting of the server as it was resolved, or None.
+
+    From 0.5.23 on what was decided stands beside the raw input, the last decision counts (SGLang `arg_groups/overrides.py`, resolution_result).
+    """
+    for _, decided in reversed(getattr(settings, "_resolved_overrides", None) or ()):
+        if name in decided:
+            return decided[name]
+    return getattr(settings, name, None)
+
+
 def bigram(tree: Any) -> bool:
     """Whether keys of this tree are made of token pairs; from 0.5.23 on its core knows."""
     return bool(getattr(tree, "is_eagle", False) or getattr(getattr(tree, "tree_core", None), "is_eagle", False))
