@@ -44,7 +44,8 @@ def _without_lookup(case: Case) -> str:
     journey = case.journey
     if journey.gate_reason:
         return GATE
-    return UNSEEN if journey.revoke is None else REVOKED
+    # A lookup that had no thread any more is given up by the policy too: the thread is the cause.
+    return UNSEEN if journey.revoke is None or journey.halted is not None else REVOKED
 
 
 def _after_lookup(case: Case, offset: int) -> str:

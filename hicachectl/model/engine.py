@@ -19,6 +19,8 @@ NEEDED = frozenset(point.id for point in ALL if point.rungs)
 """Points that some rung needs."""
 SPAN_OF = {point.id: point.span for point in ALL}
 YES, PARTIAL, NO, NOT_ASKED, UNKNOWN = backend.STATES
+LOOKUP_THREAD = "prefetch_thread"
+"""Where a controller keeps the thread that looks up, as a detach that failed names it."""
 
 PROCESS_SPANS = frozenset(
     {
@@ -361,9 +363,20 @@ class Engine:
         ends = [span for span in self.all(name) if span.error and function in span.thread_name and span.end_ns <= at_ns]
         if not ends:
             return None
-        again = (v.RESET, v.BACKEND_ATTACH)
-        revived = any(ends[-1].end_ns <= span.start_ns <= at_ns for each in again for span in self.all(each))
-        return None if revived else ends[-1]
+        return None if self._revived(ends[-1], at_ns) else ends[-1]
+
+    def halted(self, at_ns: int) -> Span | None:
+        """The detach that had stopped half way by a time and was not made good: storage is still on, and threads that ended take nothing any more.
+
+        Those that it had waited for in vain end with their call (0.5.14 `managers/cache_controller.py`, _stop_storage_threads: the event stays set).
+        """
+        last = next((span for span in reversed(self.all(v.BACKEND_DETACH)) if span.end_ns <= at_ns), None)
+        return None if last is None or not failed(last) or self._revived(last, at_ns) else last
+
+    def _revived(self, end: Span, at_ns: int) -> bool:
+        """Whether a reset or an attach has started the storage threads anew between the end of a span and a time."""
+        again = (span for each in (v.RESET, v.BACKEND_ATTACH) for span in self.all(each) if not failed(span))
+        return any(end.end_ns <= span.start_ns <= at_ns for span in again)
 
     @once
     def whole(self) -> bool:

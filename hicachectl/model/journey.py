@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 
 from hicachectl.model.attempt import Attempt, reason
-from hicachectl.model.engine import NO, NOT_ASKED, PARTIAL, UNKNOWN, YES
+from hicachectl.model.engine import LOOKUP_THREAD, NO, NOT_ASKED, PARTIAL, UNKNOWN, YES
 from hicachectl.model.objects import Batch, batch
 from hicachectl.model.once import once
 from hicachectl.model.pages import Write
 from hicachectl.model.ranks import numbers_of
-from hicachectl.model.take import count, failed, flag, number, text
+from hicachectl.model.take import count, failed, flag, number, strings, text
 from hicachectl.store import Span
 from tracers import vocabulary as v
 
@@ -113,6 +113,13 @@ class Journey:
     def gate_reason(self) -> str | None:
         """Why the store was not asked, as the engine's own state showed it."""
         return reason(self.enqueue) or reason(self._latest(v.PREFETCH_GATE, self.lookup)) or reason(self.attempt.first(v.REQUEST_QUEUED))
+
+    @property
+    def halted(self) -> Span | None:
+        """The half-way detach by which the lookup of this request had no thread any more."""
+        halt = self.attempt.engine.halted(self.enqueue.end_ns) if self.enqueue is not None else None
+        # Lookups that were queued while the thread still hung are taken before it ends (0.5.14 prefetch_thread_func).
+        return halt if halt is not None and self.lookup is None and LOOKUP_THREAD not in strings(halt, v.NAMES) else None
 
     # -- the lookup ------------------------------------------------------------------------------------------------
     @once
@@ -294,18 +301,25 @@ def found_rung(journey: Journey) -> Rung:
     """The lookup's contiguous hit from the first page asked, agreed over the ranks."""
     lookup = journey.lookup
     if lookup is None:
-        if reason(journey.revoke) == "R17":
-            # Ended by the policy before its turn: the engine does not look up what is over (0.5.23 prefetch_thread_func).
-            return Rung(NOT_ASKED, 0, 0, _ids(journey.enqueue, journey.revoke))
-        if journey.gate is None or (journey.enqueue is not None and not journey.gate_reason):
-            return Rung(UNKNOWN)
-        return Rung(NOT_ASKED, 0, 0, _ids(journey.gate, journey.enqueue), sure=journey.gate_reason is not None)
+        return _not_looked_up(journey)
     evidence = _ids(lookup, *(call.span for call in journey.lookup_calls))
     if failed(lookup) or (journey.lookup_code is not None and not journey.hit):
         return Rung(NO, journey.asked_pages, 0, evidence, sure=True)
     if journey.hit is None:
         return Rung(UNKNOWN, journey.asked_pages, 0, evidence)
     return rated(journey.asked_pages, journey.hit // journey.page, evidence, sure=True)
+
+
+def _not_looked_up(journey: Journey) -> Rung:
+    """Of a request whose lookup was not seen: not asked for where it is known why."""
+    if reason(journey.revoke) == "R17":
+        # Ended by the policy before its turn: the engine does not look up what is over (0.5.23 prefetch_thread_func).
+        return Rung(NOT_ASKED, 0, 0, _ids(journey.enqueue, journey.revoke))
+    if journey.halted is not None:
+        return Rung(NOT_ASKED, 0, 0, _ids(journey.enqueue, journey.halted), sure=True)
+    if journey.gate is None or (journey.enqueue is not None and not journey.gate_reason):
+        return Rung(UNKNOWN)
+    return Rung(NOT_ASKED, 0, 0, _ids(journey.gate, journey.enqueue), sure=journey.gate_reason is not None)
 
 
 def transfer_rung(journey: Journey) -> Rung:

@@ -86,11 +86,12 @@ def _refusals(journey: Journey) -> list[str]:
 def _under_way(journey: Journey, asked: Sequence[str]) -> bool:
     """Whether the pages were queued for the store and the recording ends before the thread came to them."""
     attempt, engine = journey.attempt, journey.attempt.engine
-    queued, ended = attempt.last(v.WRITE_ENQUEUE), attempt.last(v.WRITE_STORE)
+    queued, stored = attempt.last(v.WRITE_ENQUEUE), attempt.last(v.WRITE_STORE)
     backed = attempt.last(v.WRITE_BACKUP)
-    if engine.writes_nothing or not asked or ended is not None:
+    if engine.writes_nothing or not asked or stored is not None:
         return False
     if queued is None:
         return backed is not None and (backed.attributes.get(v.WRITTEN_TOKENS) or 0) != 0
     stopped = any(span.end_ns >= queued.start_ns for span in engine.all(v.WRITE_THREAD))
-    return not stopped and engine.dead(v.WRITE_THREAD, "backup", queued.start_ns) is None
+    ended = engine.dead(v.WRITE_THREAD, "backup", queued.start_ns) or engine.halted(queued.start_ns)
+    return not stopped and ended is None

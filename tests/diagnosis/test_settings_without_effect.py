@@ -142,6 +142,33 @@ def test_a_detach_whose_thread_does_not_end(tmp_path: Path, mended: bool, level:
     assert (told.args["thread"], told.args["seconds"], told.level) == ("backup_thread", 10, level)
 
 
+@pytest.mark.parametrize("again", [None, v.RESET, v.BACKEND_ATTACH])
+def test_requests_behind_a_detach_that_stopped_half_way(tmp_path: Path, again: str | None) -> None:
+    """Nothing is looked up or written for them: A14 names them and takes the loss; where a reset or an attach started the threads anew, it does not."""
+    story = Story()
+    engine = story.engine().request("before", 8)
+    engine.span(v.BACKEND_DETACH, took=10_000, error=True, attributes={v.OUTCOME: "failed", v.NAMES: ["prefetch_io_aux_thread"], v.STORAGE_ON: True})
+    if again:
+        engine.span(again, attributes={v.OUTCOME: "ok"})
+    engine.request("reads", 8, prompt="before", lookup=False, writes=False)
+    told = story.judged(tmp_path)
+    reads = next(row for row in told.requests if row.journey.attempt.rid == "reads")
+    assert [(loss.code, loss.tokens) for loss in reads.lost] == [("HC-R09" if again else "HC-A14", 128)]
+    assert told.findings[0].rids == ([] if again else ["reads"])
+
+
+@pytest.mark.parametrize(("alive", "code"), [("prefetch_io_aux_thread", "HC-A14"), ("prefetch_thread", "HC-R18")])
+def test_a_lookup_that_was_given_up_behind_a_detach(tmp_path: Path, alive: str, code: str) -> None:
+    """Given up at the deadline: A14 where its thread had ended, and the engine's own reason where the thread still hung."""
+    story = Story()
+    engine = story.engine().request("before", 8)
+    engine.span(v.BACKEND_DETACH, took=10_000, error=True, attributes={v.OUTCOME: "failed", v.NAMES: [alive], v.STORAGE_ON: True})
+    engine.request("reads", 8, prompt="before", lookup=False, writes=False)
+    engine.span(v.PREFETCH_REVOKE, rid="reads", attributes={v.OUTCOME: "declined", v.REASON: "R18"})
+    reads = next(row for row in story.judged(tmp_path).requests if row.journey.attempt.rid == "reads")
+    assert [loss.code for loss in reads.lost] == [code]
+
+
 @pytest.mark.parametrize(("stored", "split", "reason"), [(False, True, "its heads are split (tp_lcm_size)"), (False, False, "backend mooncake takes no draft pool"), (True, False, None), (None, True, None)])
 def test_a_draft_model_that_has_no_way_to_the_store(tmp_path: Path, stored: bool | None, split: bool, reason: str | None) -> None:
     """A17 with the reason; no draft model, or one that is stored, is no finding."""

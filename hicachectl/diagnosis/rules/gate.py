@@ -2,6 +2,7 @@
 
 from hicachectl.diagnosis.finding import Finding, of_request
 from hicachectl.diagnosis.rule import Case, LossRule
+from hicachectl.diagnosis.rules.half_way import mended, stopped
 from hicachectl.diagnosis.rules.threads import said
 from hicachectl.model.take import count, number, text
 from tracers import vocabulary as v
@@ -29,12 +30,15 @@ def judge(case: Case, pages: tuple[int, ...]) -> Finding:
 
 
 def unseen(case: Case, pages: tuple[int, ...]) -> Finding:
-    """No lookup was seen: its thread is dead (R10), or spans are missing and the code can only be guessed."""
+    """No lookup was seen: its thread is dead (R10) or was ended by a detach (A14), or spans are missing and the code can only be guessed."""
     journey = case.journey
     tokens = len(pages) * journey.page
     death = journey.attempt.engine.dead(v.PREFETCH_THREAD, "prefetch_thread", journey.enqueue.end_ns) if journey.enqueue is not None else None
     if death is not None:
         return of_request(journey, "R10", args=said(death) | {"pages": len(pages)}, evidence=(death, journey.enqueue))
+    halt = journey.halted
+    if halt is not None:
+        return of_request(journey, "A14", args=stopped(halt), evidence=(halt, journey.enqueue), serving=mended(journey.attempt.engine, halt))
     threshold = journey.attempt.engine.number(v.THRESHOLD, journey.attempt.start_ns)
     code = "R04" if threshold is not None and tokens < threshold else "R09"
     reason = "the gate was not seen: spans are missing"
@@ -51,5 +55,5 @@ def beyond(case: Case, pages: tuple[int, ...]) -> Finding:
 
 
 RULE = LossRule("not looked up", CODES, READS, judge)
-UNSEEN_RULE = LossRule("lookup not seen", ("R04", "R09", "R10"), (v.PREFILL, v.PREFETCH_THREAD, v.PREFETCH_ENQUEUE, v.RESET), unseen)
+UNSEEN_RULE = LossRule("lookup not seen", ("R04", "R09", "R10", "A14"), (v.PREFILL, v.PREFETCH_THREAD, v.PREFETCH_ENQUEUE, v.BACKEND_ATTACH, v.BACKEND_DETACH, v.RESET), unseen)
 BEYOND_RULE = LossRule("lookup cut", ("R06",), (v.PREFETCH_ENQUEUE, v.PREFETCH_LOOKUP), beyond)

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from hicachectl.diagnosis.finding import Finding, of_engine
 from hicachectl.diagnosis.rule import Rule
-from hicachectl.model.engine import Engine
-from hicachectl.model.take import failed, flag, strings, text
+from hicachectl.model.attempt import reason
+from hicachectl.model.engine import LOOKUP_THREAD, Engine
+from hicachectl.model.take import failed, flag, keys, strings, text
 from hicachectl.model.world import World
 from hicachectl.store import Span
 from tracers import vocabulary as v
@@ -22,7 +23,7 @@ def judge(world: World) -> Iterator[Finding]:
                 yield _attached(engine, span)
         for span in engine.all(v.BACKEND_DETACH):
             if failed(span):
-                yield _detached(engine, span)
+                yield _stopped(world, engine, span)
 
 
 def _attached(engine: Engine, span: Span) -> Finding:
@@ -30,21 +31,30 @@ def _attached(engine: Engine, span: Span) -> Finding:
     pools = [pool for pool in engine.all(v.BUFFER_POOL) if failed(pool) and span.start_ns <= pool.start_ns <= span.end_ns]
     pool = pools[-1] if pools else None
     args: dict[str, object] = {"pool": text(pool, v.POOL) or "not told", "reason": text(span, v.ERROR_TEXT)}
-    return of_engine(engine, "A13", args=args, evidence=(span, pool), causal=True, serving=_mended(engine, span))
+    return of_engine(engine, "A13", args=args, evidence=(span, pool), causal=True, serving=mended(engine, span))
 
 
-def _detached(engine: Engine, span: Span) -> Finding:
-    args: dict[str, object] = {
-        "thread": ", ".join(strings(span, v.NAMES)) or "not told",
-        "seconds": round(span.duration_ns / 1e9),
-        "reason": text(span, v.ERROR_TEXT),
-    }
-    return of_engine(engine, "A14", args=args, evidence=(span,), causal=True, serving=_mended(engine, span))
+def _stopped(world: World, engine: Engine, span: Span) -> Finding:
+    """The threads that did not end, and the requests that queued lookups or writes afterwards for those that did: nobody takes them."""
+    names = (v.WRITE_ENQUEUE,) if LOOKUP_THREAD in strings(span, v.NAMES) else (v.WRITE_ENQUEUE, v.PREFETCH_ENQUEUE)
+    queued = [each for each in world.recording.spans if each.name in names and each.engine == engine.id and engine.halted(each.start_ns) is span]
+    waiting = [each for each in queued if reason(each) is None]
+    told = of_engine(engine, "A14", args=stopped(span), evidence=(span, *waiting[:8]), causal=True, serving=mended(engine, span))
+    told.rids = list(dict.fromkeys(rid for rid in (text(each, v.RID) for each in waiting) if rid))
+    told.unwritten = frozenset(key for each in waiting if each.name == v.WRITE_ENQUEUE for key in keys(each))
+    told.time_ns = span.end_ns
+    return told
 
 
-def _mended(engine: Engine, span: Span) -> bool:
-    """Whether an attach or a detach went through afterwards."""
-    return any(each.start_ns >= span.end_ns and not failed(each) for name in (v.BACKEND_ATTACH, v.BACKEND_DETACH) for each in engine.all(name))
+def stopped(span: Span) -> dict[str, object]:
+    """What is said of a detach that stopped half way: its threads, how long it took, and the engine's own words."""
+    return {"thread": ", ".join(strings(span, v.NAMES)) or "not told", "seconds": round(span.duration_ns / 1e9), "reason": text(span, v.ERROR_TEXT)}
 
 
-RULE = Rule("half way", ("A13", "A14"), (v.BACKEND_ATTACH, v.BACKEND_DETACH, v.BUFFER_POOL, v.ENGINE), of_world=judge)
+def mended(engine: Engine, span: Span) -> bool:
+    """Whether an attach, a detach or a reset went through afterwards: a reset starts the threads anew."""
+    again = (v.BACKEND_ATTACH, v.BACKEND_DETACH, v.RESET)
+    return any(each.start_ns >= span.end_ns and not failed(each) for name in again for each in engine.all(name))
+
+
+RULE = Rule("half way", ("A13", "A14"), (v.BACKEND_ATTACH, v.BACKEND_DETACH, v.BUFFER_POOL, v.ENGINE, v.RESET, v.WRITE_ENQUEUE, v.PREFETCH_ENQUEUE), of_world=judge)

@@ -29,9 +29,9 @@ class Process:
         return any(test(span.attributes) for span in self.spans.get(name, ()))
 
     def died(self) -> bool:
-        """Whether a storage thread ended with an exception, or a write did in one that lives on."""
-        threads = (*self.spans.get(v.WRITE_THREAD, ()), *self.spans.get(v.PREFETCH_THREAD, ()))
-        return any(span.error for span in threads) or self.told.failed_writes > 0
+        """Whether a storage thread ended with an exception, a write did in one that lives on, or a detach stopped half way."""
+        ends = (span for name in (v.WRITE_THREAD, v.PREFETCH_THREAD, v.BACKEND_DETACH) for span in self.spans.get(name, ()))
+        return any(span.error for span in ends) or self.told.failed_writes > 0
 
 
 SIGNS: tuple[tuple[str, Callable[[Process], bool]], ...] = (
@@ -44,7 +44,7 @@ SIGNS: tuple[tuple[str, Callable[[Process], bool]], ...] = (
     ("no room for any prefetch", lambda one: one.has(v.BACKEND_ATTACH, lambda told: told.get(v.CAPACITY_LIMIT) == 0)),
     ("a side pool that may never be written", lambda one: one.has(v.BUFFER_POOL, lambda told: told.get(v.POOL) not in (None, "kv"))),
 )
-"""What is looked for -> in which processes it is so. The findings are A10, A19, A20, E05, E07, R10, R16, R102, W14 and W17."""
+"""What is looked for -> in which processes it is so. The findings are A10, A14, A19, A20, E05, E07, R10, R16, R102, W14 and W17."""
 
 
 def marked(database: Database, known: Processes, engines: Iterable[str]) -> list[str]:
