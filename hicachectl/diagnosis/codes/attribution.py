@@ -46,7 +46,7 @@ ROWS: tuple[Code, ...] = (
     Code(
         id="HC-G05",
         level="info",
-        detected="recording",
+        detected="real",
         plain="a retracted request adds nothing to cached_tokens",
         title="the request was retracted {times} times: cached_tokens is that of its first prefill",
         needs=(v.PREFILL, v.REQUEST_QUEUED),
@@ -55,7 +55,7 @@ ROWS: tuple[Code, ...] = (
     Code(
         id="HC-G06",
         level="info",
-        detected="recording",
+        detected="real",
         plain="prefix matching was switched off for this request",
         title="prefix matching was switched off: {reason}",
         needs=(v.PREFETCH_GATE, v.PREFILL),

@@ -10,7 +10,7 @@ ROWS: tuple[Code, ...] = (
     Code(
         id="HC-R01",
         level="info",
-        detected="recording",
+        detected="real",
         plain="no storage backend is enabled, so nothing was looked up",
         title="no storage backend is enabled in this engine",
         needs=(v.ENGINE, v.PREFETCH_GATE),

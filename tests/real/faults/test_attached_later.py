@@ -18,6 +18,9 @@ pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 PROMPT, EARLY = tokens(400, 51), tokens(320, 52)
 LONGER = EARLY + tokens(320, 53)
+PAIR = {f"pair-{seed}": tokens(400, 540 + seed) for seed in range(2)}
+RETRACTS = {"SGLANG_TEST_RETRACT": "1"}
+"""SGLang's own switch: now and then one of several running requests goes back to the queue."""
 
 
 @dataclass
@@ -35,13 +38,15 @@ class Played:
 @pytest.fixture(scope="module")
 def played(lab: Bench) -> Played:
     """An engine without a backend: asked, attached, asked, detached, asked, attached anew, asked."""
-    with bench.store() as store, lab.engine(store, "later", hicache_storage_backend=None) as engine:
+    with bench.store() as store, lab.engine(store, "later", env=RETRACTS, hicache_storage_backend=None) as engine:
         told = Played(engine)
         engine.ask("without", PROMPT)
         engine.flush()
         told.answers.append(engine.tell("attach"))
         engine.store(store, "writes", PROMPT)
         engine.ask("again", PROMPT)
+        engine.ask_all(PAIR, new=16)
+        assert bench.soon(lambda: bench.settled(store), 20)
         engine.flush()
         told.answers.append(engine.tell("detach"))
         engine.ask("detached", PROMPT)
@@ -106,6 +111,18 @@ def test_the_refused_attach_is_told_with_the_engines_own_words(played: Played) -
     found = [each for each in explain(played.engine.run).document["findings"] if each["code"] == "HC-A11"]
     assert [(each["level"], each["args"]["backend"]) for each in found] == [("warning", "moonkake")]
     assert "moonkake" in found[0]["args"]["reason"]
+
+
+def test_a_request_that_went_back_to_the_queue(played: Played) -> None:
+    """Two ran together and one was retracted: G05 says how often, and its account is that of its first prefill."""
+    found = explain(played.engine.run)
+    told = found.code("HC-G05")
+    assert (told["level"], told["certain"]) == ("info", True)
+    assert set(told["rids"]) <= set(PAIR)
+    for rid in told["rids"]:
+        first = explain(played.engine.run, request=rid).first(rid)
+        assert (first["code"], first["args"]["times"] >= 1) == ("HC-G05", True)
+        assert (found.request(rid, played.engine)["ladder"]["written"], lost(played.row(rid))) == ("yes", {})
 
 
 def test_attach_and_detach_are_spans_of_their_own(played: Played) -> None:
