@@ -1,6 +1,6 @@
 """The token account of a request: reused by tier, computed, and which computed pages the store had."""
 
-from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from hicachectl.model.attempt import Attempt
@@ -46,67 +46,69 @@ def account(journey: Journey, world: World) -> Account:
     found.computed = found.prompt - prefix
     found.tail = min(found.computed, found.prompt - journey.reusable_pages * journey.page)
     found.claims = {"device": count(prefill, v.CLAIM_DEVICE), "host": count(prefill, v.CLAIM_HOST), "storage": count(prefill, v.CLAIM_STORAGE)}
-    _tiers(journey, world, found, prefix)
-    _losses(journey, world, found, prefix)
+    first = prefix // journey.page
+    stored = in_store(journey, world, max(first, journey.reusable_pages))
+    _tiers(journey, world, found, prefix, stored)
+    _losses(journey, world, found, first, stored)
     return found
 
 
-def _tiers(journey: Journey, world: World, found: Account, prefix: int) -> None:
+def _tiers(journey: Journey, world: World, found: Account, prefix: int, stored: list[bool]) -> None:
     """A token is reused from the tier where its KV lay when the request first entered the queue."""
-    found.device = min(prefix, journey.matched_device or 0)
-    found.host = min(prefix - found.device, journey.matched_host or 0)
-    page = journey.page
-    writers: dict[tuple[str, str | None], int] = defaultdict(int)
-    for index in range((found.device + found.host) // page, prefix // page):
-        if in_store(journey, world, index):
-            found.storage += page
-            writers[_writer(journey, world, index)] += page
-        else:
-            # Nowhere when the request came: another request has computed it since, so it lay on the device.
-            found.device += page
-    found.device += prefix - found.device - found.host - found.storage
-    found.writers = [(engine, rid, tokens) for (engine, rid), tokens in writers.items() if engine]
+    device = min(prefix, journey.matched_device or 0)
+    found.host = min(prefix - device, journey.matched_host or 0)
+    first, last = (device + found.host) // journey.page, prefix // journey.page
+    found.storage = sum(stored[first:last]) * journey.page
+    # What lay nowhere when the request came has been computed by another request since, so it lay on the device.
+    found.device = prefix - found.host - found.storage
+    found.writers = list(_writers(journey, world, first, stored[first:last]))
 
 
-def _writer(journey: Journey, world: World, index: int) -> tuple[str, str | None]:
-    keys = journey.attempt.page_keys
-    if index >= len(keys):
-        return "", None
+def _writers(journey: Journey, world: World, first: int, stored: list[bool]) -> Iterator[tuple[str, str | None, int]]:
+    """Who wrote the pages from FIRST on of those that were STORED."""
+    attempt, tokens = journey.attempt, dict[tuple[str, str | None], int]()
     # Every rank writes objects of its own: the writer of this rank's stands for the others.
-    own = {*journey.attempt.key_suffixes}
-    writes = [write for write in world.pages.before(journey.attempt.key_prefix, keys[index], journey.attempt.start_ns) if write.moved and own & write.suffixes]
-    return (writes[0].engine, writes[0].rid) if writes else ("", None)
+    own = {*attempt.key_suffixes}
+    place = 0
+    for length, writes in world.pages.runs(attempt.key_prefix, attempt.page_names[first : first + len(stored)]):
+        there = sum(stored[place : place + length])
+        place += length
+        write = next((each for each in world.pages.before(writes, attempt.start_ns) if each.moved and own & each.suffixes), None) if there else None
+        if write is not None:
+            tokens[write.engine, write.rid] = tokens.get((write.engine, write.rid), 0) + there * journey.page
+    return ((engine, rid, count) for (engine, rid), count in tokens.items() if engine)
 
 
-def _losses(journey: Journey, world: World, found: Account, prefix: int) -> None:
-    for index in range(prefix // journey.page, journey.reusable_pages):
-        if in_store(journey, world, index):
+def _losses(journey: Journey, world: World, found: Account, first: int, stored: list[bool]) -> None:
+    """Pages from FIRST on that were STORED, or written under another key."""
+    attempt, shared = journey.attempt, world.prints.shared(journey.attempt)
+    for index in range(first, journey.reusable_pages):
+        if stored[index]:
             found.lost_pages.append(index)
-        else:
-            end = (index + 1) * journey.page
-            twin = next(world.prints.twins(journey.attempt, end, world.pages, journey.attempt.start_ns), None)
+        elif shared:
+            twin = next(world.prints.twins(attempt, (index + 1) * journey.page, world.pages, attempt.start_ns), None)
             if twin is not None:
                 found.mismatched[index] = twin
 
 
-def in_store(journey: Journey, world: World, index: int) -> bool:
-    """Whether a page of the prompt was in the store, or is known to have been written, when the request entered the queue."""
-    first = journey.looked_from // journey.page
-    hit = journey.hit
-    if hit is not None and first <= index < first + hit // journey.page:
-        return True
-    keys = journey.attempt.page_keys
-    if index >= len(keys):
-        return False
+def in_store(journey: Journey, world: World, count: int) -> list[bool]:
+    """For each of the first COUNT pages of the prompt whether it was in the store, or is known to have been written, when the request entered the queue."""
     # A page is there when every rank has its own objects of it.
-    return all(_has(rank, keys[index], world) for rank in journey.ranks)
+    by_rank = [_had(rank, journey.attempt, world)[:count] for rank in journey.ranks]
+    found = by_rank[0] if len(by_rank) == 1 else list(map(all, zip(*by_rank, strict=True)))
+    found += [False] * (count - len(found))
+    first, hit = journey.looked_from // journey.page, (journey.hit or 0) // journey.page
+    found[first : first + hit] = [True] * len(found[first : first + hit])
+    return found
 
 
-def _has(rank: Attempt, key: str, world: World) -> bool:
-    if key in rank.present:
-        return True
-    writes = world.pages.known(rank.key_prefix, key, rank.key_suffixes, rank.start_ns)
-    return bool(writes) and all(_alike(rank.engine, world.engines.get(write.engine)) for write in writes)
+def _had(rank: Attempt, asked: Attempt, world: World) -> list[bool]:
+    """For each full page of the prompt that was ASKED whether this rank's objects of it were there."""
+    found: list[bool] = []
+    for length, writes in world.pages.runs(rank.key_prefix, asked.page_names):
+        known = world.pages.known(writes, rank.key_suffixes, rank.start_ns)
+        found += [bool(known) and all(_alike(rank.engine, world.engines.get(write.engine)) for write in known)] * length
+    return [there or key in rank.present for there, key in zip(found, asked.page_keys, strict=True)] if rank.present else found
 
 
 def _alike(own: Engine, other: Engine | None) -> bool:

@@ -1,9 +1,11 @@
 """Spans of one request in one engine, one attempt each time its id enters the queue anew."""
 
 from collections import defaultdict
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from hicachectl.model.engine import PROCESS_SPANS, Engine
+from hicachectl.model.names import digest_names, page_names
 from hicachectl.model.objects import Batch, batch
 from hicachectl.model.once import once
 from hicachectl.model.take import count, flag, keys, number, text
@@ -95,13 +97,13 @@ class Attempt:
     @once
     def present(self) -> frozenset[str]:
         """Page keys that lookups before the first prefill found with every object of this rank."""
-        return frozenset(page.page_key for call in self._lookups for page in call.pages if page.whole)
+        return frozenset(key for call in self._lookups for key in call.whole_keys)
 
     @once
     def absent(self) -> frozenset[str]:
         """Page keys that lookups before the first prefill were told are not there, with every object of this rank."""
         told = [call for call in self._lookups if call.failed_code is None]
-        return frozenset(page.page_key for call in told for page in call.pages if page.bad) - self.present
+        return frozenset(key for call in told for key in call.bad_keys) - self.present
 
     @once
     def _lookups(self) -> list[Batch]:
@@ -120,9 +122,19 @@ class Attempt:
         return self.engine.suffixes_at(self.start_ns)
 
     @once
+    def page_names(self) -> list[Hashable]:
+        """The same as `Pages` names them."""
+        return page_names(self.page_keys)
+
+    @once
     def fingerprint(self) -> list[str]:
         """Prefix fingerprint of the prompt, a digest for each block."""
         return keys(self.first(v.REQUEST_QUEUED), v.FINGERPRINT, v.FINGERPRINT_DIGITS)
+
+    @once
+    def blocks(self) -> Sequence[Hashable]:
+        """The same as `Fingerprints` names them."""
+        return digest_names(self.fingerprint)
 
 
 _WORKED_OUT = [name for name, value in vars(Attempt).items() if isinstance(value, once)]
@@ -171,12 +183,10 @@ def _is_request(attempt: Attempt) -> bool:
 
 
 def _is_warmup(attempt: Attempt, engines: dict[str, Engine]) -> bool:
-    if (attempt.prompt_tokens or 0) > WARMUP_TOKENS:
-        return False
-    for engine in engines.values():
-        if (engine.host, engine.pid) == attempt.engine.parent:
-            return any(span.start_ns <= attempt.start_ns <= span.end_ns for span in engine.all(v.WARMUP))
-    return False
+    """Whether it came while an HTTP server warmed up its engine, and is as short as what is sent then."""
+    parent = next((engine for engine in engines.values() if (engine.host, engine.pid) == attempt.engine.parent), None)
+    warmups = parent.all(v.WARMUP) if parent is not None else []
+    return any(span.start_ns <= attempt.start_ns <= span.end_ns for span in warmups) and (attempt.prompt_tokens or 0) <= WARMUP_TOKENS
 
 
 def reason(span: Span | None) -> str | None:

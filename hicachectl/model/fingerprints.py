@@ -3,6 +3,8 @@
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
 from hicachectl.model.attempt import Attempt
 from hicachectl.model.pages import Pages, Write
@@ -39,29 +41,42 @@ class Fingerprints:
             attempt.forget()
         self._looked_at.clear()
 
-    def add(self, attempt: Attempt, blocks: Iterable[int]) -> None:
+    def add(self, attempt: Attempt, blocks: range) -> None:
         """Enter the request under the digests of BLOCKS."""
-        digests = attempt.fingerprint
-        for block in blocks:
-            digest = _short(digests[block])
-            first = self._one.setdefault(digest, attempt)
-            if first is attempt:
+        names = attempt.blocks[blocks.start : blocks.stop : blocks.step]
+        firsts = list(map(self._one.get, names))
+        if not any(firsts):
+            self._one.update(dict.fromkeys(names, attempt))
+            return
+        for first, run in groupby(zip(firsts, blocks, names, strict=True), itemgetter(0)):
+            if first is None:
+                self._one.update((name, attempt) for _, _, name in run)
+            elif first is not attempt:
+                self._looked_at.add(first)
+                self._beside(first, attempt, [(block, name) for _, block, name in run])
+
+    def _beside(self, first: Attempt, attempt: Attempt, blocks: Iterable[tuple[int, Hashable]]) -> None:
+        """Enter the request under digests that FIRST has as well, unless its engine names the pages there as FIRST's does."""
+        alike = _common(first, attempt)
+        for block, digest in blocks:
+            if _pages_of(attempt, block).stop <= alike:
                 continue
             name, named = _names(attempt, block), self._more.get(digest)
             if named is not None:
                 named.setdefault(name, attempt)
             elif name != _names(first, block):
                 self._more[digest] = {_names(first, block): first, name: attempt}
-            self._looked_at.add(first)
+
+    def shared(self, own: Attempt) -> bool:
+        """Whether another request has a block of this one."""
+        return not (self._more.keys().isdisjoint(own.blocks) and {own, None}.issuperset(map(self._one.get, own.blocks)))
 
     def twins(self, own: Attempt, end_token: int, pages: Pages, time_ns: int) -> Iterator[Twin]:
         """Requests that share the first END_TOKEN tokens, by a block that covers them all, and wrote them under another key by a time."""
         block = -(-end_token // v.FINGERPRINT_BLOCK) - 1
-        digests = own.fingerprint
-        if not 0 <= block < len(digests):
+        if not 0 <= block < len(own.blocks):
             return
-        digest = _short(digests[block])
-        for other in self._sharing(digest):
+        for other in self._sharing(own.blocks[block]):
             self._looked_at.add(other)
             found = _written(other, end_token, pages, time_ns) if other is not own else None
             if found is not None and _differs(own, found):
@@ -75,19 +90,23 @@ class Fingerprints:
         return () if one is None else (one,)
 
 
-def _short(digest: str) -> Hashable:
-    """A digest in half the memory of its digits."""
-    try:
-        return int(digest, 16)
-    except ValueError:
-        return digest
-
-
 def _names(attempt: Attempt, block: int) -> Hashable:
     """How the request's engine names the pages that `_written` may look at for a block: their end, or that of the page before, lies in it."""
+    pages = _pages_of(attempt, block)
+    return (attempt.engine.id, attempt.key_prefix, attempt.key_suffixes, *attempt.page_keys[pages.start : pages.stop])
+
+
+def _pages_of(attempt: Attempt, block: int) -> range:
     page = attempt.engine.page_size
-    first, last = block * v.FINGERPRINT_BLOCK // page - 1, -(-(block + 1) * v.FINGERPRINT_BLOCK // page)
-    return (attempt.engine.id, attempt.key_prefix, attempt.key_suffixes, *attempt.page_keys[max(0, first) : last])
+    return range(max(0, block * v.FINGERPRINT_BLOCK // page - 1), -(-(block + 1) * v.FINGERPRINT_BLOCK // page))
+
+
+def _common(one: Attempt, other: Attempt) -> int:
+    """How many pages, from the first on, the engines of two requests name alike."""
+    if one.engine is not other.engine or (one.key_prefix, one.key_suffixes) != (other.key_prefix, other.key_suffixes):
+        return 0
+    pairs = zip(one.page_keys, other.page_keys, strict=False)
+    return next((place for place, (ours, theirs) in enumerate(pairs) if ours != theirs), min(len(one.page_keys), len(other.page_keys)))
 
 
 def _written(other: Attempt, end_token: int, pages: Pages, time_ns: int) -> Twin | None:
@@ -98,7 +117,7 @@ def _written(other: Attempt, end_token: int, pages: Pages, time_ns: int) -> Twin
     index = min(index, end_token // engine.page_size - 1) if index >= len(keys) else index
     if not 0 <= index < len(keys):
         return None
-    writes = pages.known(other.key_prefix, keys[index], other.key_suffixes, time_ns)
+    writes = pages.known(pages.of(other.key_prefix, keys[index]), other.key_suffixes, time_ns)
     if not writes:
         return None
     return Twin(other, end_token // v.FINGERPRINT_BLOCK * v.FINGERPRINT_BLOCK, keys[index], other.key_prefix, tuple(writes))
@@ -126,7 +145,7 @@ def fingerprints(attempts: Iterable[Attempt], release: Callable[[], None]) -> Fi
     every = list(attempts)
     sizes = {attempt.engine.page_size for attempt in every}
     for number, attempt in enumerate(every):
-        blocks = range(len(attempt.fingerprint))
+        blocks = range(len(attempt.blocks))
         if all(size % v.FINGERPRINT_BLOCK == 0 for size in sizes):
             step = math.gcd(*sizes) // v.FINGERPRINT_BLOCK
             found.add(attempt, blocks[step - 1 :: step])

@@ -42,8 +42,8 @@ class Journey:
     attempt: Attempt
     ranks: list[Attempt]
     """The same attempt on every rank that saw it, this one included."""
-    writes: list[tuple[str, list[Write]]] | None = None
-    """Pages asked of the rung `written` with their writes, once they were looked up."""
+    writes: list[tuple[list[str], list[Write]]] | None = None
+    """Pages asked of the rung `written`, those together that share their writes, once they were looked up."""
 
     @once
     def on_ranks(self) -> "list[Journey]":
@@ -340,10 +340,10 @@ def transfer_rung(journey: Journey) -> Rung:
     if not calls:
         # Nothing below the storage interface was seen: another backend, or lost spans.
         return Rung(UNKNOWN if journey.arrived else NO, asked, 0, evidence)
-    told = {page.page_key: True for call in calls for page in call.pages}
+    told = {key for call in calls for key in call.page_keys}
     # A page of which any object failed, in whatever pool, is no page.
-    told |= {page.page_key: False for call in calls for page in call.pages if not page.whole}
-    done = min(sum(told.values()), (journey.arrived or 0) // journey.page)
+    spoilt = {key for call in calls for key in call.spoilt_keys}
+    done = min(len(told - spoilt), (journey.arrived or 0) // journey.page)
     return rated(asked, done, evidence, sure=len(told) >= asked and journey.finish is not None)
 
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from hicachectl.model.take import codes, count, keys, number, numbers, strings, text
+from hicachectl.model.once import once
+from hicachectl.model.take import codes, count, flag, keys, number, numbers, strings, text
 from hicachectl.store import Span
 from tracers import vocabulary as v
 
@@ -24,16 +25,82 @@ class PageAnswer(NamedTuple):
         return not self.bad and bool(self.good)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False)
 class Batch:
     """One call of exist, put or get with its objects."""
 
     span: Span
-    prefix: str
-    suffixes: tuple[str, ...]
-    pages: tuple[PageAnswer, ...]
-    cut: bool
-    """Detail was left out: pages beyond what is listed are not known."""
+
+    @once
+    def prefix(self) -> str:
+        """What stands before the page key in the object keys of this call."""
+        return text(self.span, v.OBJECT_PREFIX) or ""
+
+    @once
+    def suffixes(self) -> tuple[str, ...]:
+        """What stands behind it, one for each object of a page."""
+        return tuple(strings(self.span, v.OBJECT_SUFFIXES))
+
+    @property
+    def cut(self) -> bool:
+        """Detail was left out: pages beyond what is listed are not known."""
+        return flag(self.span, v.DETAIL_CUT)
+
+    @once
+    def page_keys(self) -> list[str]:
+        """Every page of the call."""
+        return keys(self.span) if self.suffixes else []
+
+    @once
+    def pages(self) -> tuple[PageAnswer, ...]:
+        """The answers page by page; most of what is asked of a call is answered without them."""
+        if not self.page_keys:
+            return ()
+        if self._fared_alike is None:
+            return tuple(_pages(self.span, self.page_keys, self.suffixes))
+        good, bad = (self.suffixes, ()) if self._fared_alike else ((), self.suffixes)
+        return tuple(PageAnswer(key, good, bad) for key in self.page_keys)
+
+    @once
+    def _fared_alike(self) -> bool | None:
+        """Whether every object of every page succeeded, or none did, as in nearly every call; None where they differ."""
+        if numbers(self.span, v.OBJECT_INDICES):
+            return None
+        if not count(self.span, v.OBJECTS_OK):
+            return False
+        return None if numbers(self.span, v.BAD_OBJECTS) else True
+
+    @property
+    def whole_keys(self) -> list[str]:
+        """Pages of which every object that was in the call succeeded."""
+        if self._fared_alike is None:
+            return [page.page_key for page in self.pages if page.whole]
+        return self.page_keys if self._fared_alike else []
+
+    @property
+    def spoilt_keys(self) -> list[str]:
+        """Every other page: an object of it did not succeed, or none is told."""
+        if self._fared_alike is None:
+            return [page.page_key for page in self.pages if not page.whole]
+        return self.bad_keys
+
+    @property
+    def bad_keys(self) -> list[str]:
+        """Pages of which an object did not succeed."""
+        if self._fared_alike is None:
+            return [page.page_key for page in self.pages if page.bad]
+        return [] if self._fared_alike else self.page_keys
+
+    @once
+    def good_runs(self) -> list[tuple[tuple[str, ...], list[str]]]:
+        """Suffixes of objects that succeeded -> the pages of which just these did, in the order of the call."""
+        if self._fared_alike is not None:
+            return [(self.suffixes, self.page_keys)] if self._fared_alike and self.page_keys else []
+        found: dict[tuple[str, ...], list[str]] = {}
+        for page in self.pages:
+            if page.good:
+                found.setdefault(page.good, []).append(page.page_key)
+        return list(found.items())
 
     @property
     def codes(self) -> dict[int, int]:
@@ -58,24 +125,14 @@ class Batch:
 
 
 def batch(span: Span) -> Batch:
-    """Read the object detail of a STORE_EXIST, STORE_PUT or STORE_GET span."""
-    suffixes = tuple(strings(span, v.OBJECT_SUFFIXES))
-    cut = span.attributes.get(v.DETAIL_CUT) is True
-    return Batch(span, text(span, v.OBJECT_PREFIX) or "", suffixes, tuple(_pages(span, suffixes)), cut)
+    """Read the object detail of a STORE_EXIST, STORE_PUT or STORE_GET span, as far as it is asked for."""
+    return Batch(span)
 
 
-def _pages(span: Span, suffixes: tuple[str, ...]) -> Iterator[PageAnswer]:
-    page_keys = keys(span)
+def _pages(span: Span, page_keys: list[str], suffixes: tuple[str, ...]) -> Iterator[PageAnswer]:
+    """The answers of a call whose objects did not all fare alike, or of which not all are listed."""
     width = len(suffixes)
-    if not page_keys or not width:
-        return
-    listed = numbers(span, v.OBJECT_INDICES)
-    if not listed and not numbers(span, v.BAD_OBJECTS) and count(span, v.OBJECTS_OK):
-        # Nearly every call: all objects of all pages, none of them bad.
-        for key in page_keys:
-            yield PageAnswer(key, suffixes, ())
-        return
-    places = listed or range(len(page_keys) * width)
+    places = numbers(span, v.OBJECT_INDICES) or range(len(page_keys) * width)
     bad_at = set(numbers(span, v.BAD_OBJECTS))
     # A list of failures that was cut says nothing of the objects after it.
     all_bad = count(span, v.OBJECTS_OK) == 0

@@ -4,8 +4,10 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, groupby
 from operator import attrgetter
 
+from hicachectl.model.names import page_name, page_names
 from hicachectl.model.objects import batch
 from hicachectl.model.take import failed, keys, text
 from hicachectl.store import Recording, Span
@@ -43,68 +45,78 @@ class Pages:
     def copied(self, engine: str, page_key: str, since_ns: int) -> bool:
         """Whether an engine was about to copy a page to the host, or refused to, at or after a time."""
         if self._copies is None:
-            self._copies = {(span.engine, _short(key)): span.start_ns for span in self._backups for key in keys(span)}
-        return self._copies.get((engine, _short(page_key)), -1) >= since_ns
+            self._copies = {(span.engine, name): span.start_ns for span in self._backups for name in page_names(keys(span))}
+        return self._copies.get((engine, page_name(page_key)), -1) >= since_ns
 
     def of(self, prefix: str, page_key: str) -> Sequence[Write]:
         """Every write of a page, in time order."""
-        found = self._writes.get(prefix, {}).get(_short(page_key), ())
-        return (found,) if isinstance(found, Write) else found
+        return _every(self._writes.get(prefix, {}).get(page_name(page_key)))
+
+    def runs(self, prefix: str, names: Iterable[Hashable]) -> Iterator[tuple[int, Sequence[Write]]]:
+        """Every write of pages that follow each other: how many have the same ones, and these in time order."""
+        found = map(self._writes.get(prefix, {}).get, names)
+        for _, run in groupby(found, id):
+            same = list(run)
+            yield len(same), _every(same[0])
 
     def all(self) -> Iterator[tuple[tuple[str, Hashable], Sequence[Write]]]:
         """What names each page, and its writes."""
         for prefix, written in self._writes.items():
             for key, found in written.items():
-                yield (prefix, key), (found,) if isinstance(found, Write) else found
+                yield (prefix, key), _every(found)
 
-    def add(self, prefix: str, page_key: str, write: Write) -> None:
-        """Note a write; `sort` has to follow before anything is asked."""
-        written, key = self._writes[prefix], _short(page_key)
-        before = written.setdefault(key, write)
-        if isinstance(before, list):
-            before.append(write)
-        elif before is not write:
-            written[key] = [before, write]
+    def add(self, prefix: str, page_keys: Sequence[str], write: Write) -> None:
+        """Note a write of pages; `sort` has to follow before anything is asked."""
+        written, names = self._writes[prefix], page_names(page_keys)
+        if written.keys().isdisjoint(names):
+            written.update(dict.fromkeys(names, write))
+            return
+        for name in names:
+            before = written.setdefault(name, write)
+            if isinstance(before, list):
+                before.append(write)
+            elif before is not write:
+                written[name] = [before, write]
 
     def backed(self, span: Span) -> None:
         """Note a copy to the host; its pages are looked at when somebody asks."""
         self._backups.append(span)
 
     def sort(self) -> None:
-        """Put everything into time order."""
+        """Put everything into time order; pages with the same writes share a list of them."""
         self.clears.sort()
+        shared: dict[tuple[int, ...], list[Write]] = {}
         for written in self._writes.values():
-            for found in written.values():
+            for name, found in written.items():
                 if isinstance(found, list):
                     found.sort(key=_TIME)
+                    written[name] = shared.setdefault(tuple(map(id, found)), found)
 
-    def before(self, prefix: str, page_key: str, time_ns: int) -> list[Write]:
-        """Writes of a page up to a time, since the store was last emptied."""
+    def before(self, writes: Sequence[Write], time_ns: int) -> Sequence[Write]:
+        """Those of WRITES up to a time, since the store was last emptied."""
         since = self.clears[bisect_right(self.clears, time_ns) - 1] if self.clears and self.clears[0] <= time_ns else 0
-        found = self.of(prefix, page_key)
-        if not found:
-            return []
-        end = bisect_right(found, time_ns, key=_TIME)
-        return list(found[bisect_left(found, since, 0, end, key=_TIME) : end])
+        end = bisect_right(writes, time_ns, key=_TIME)
+        return writes[bisect_left(writes, since, 0, end, key=_TIME) : end]
 
-    def known(self, prefix: str, page_key: str, suffixes: Iterable[str], time_ns: int) -> list[Write]:
-        """The writes that together left every object of a page in the store by a time; empty where one is missing."""
-        found = self.before(prefix, page_key, time_ns)
-        there: set[str] = set()
-        for write in found:
-            there |= write.suffixes
-        wanted = set(suffixes)
-        return found if found and wanted and wanted <= there else []
+    def known(self, writes: Sequence[Write], suffixes: Iterable[str], time_ns: int) -> Sequence[Write]:
+        """Those of WRITES, of one page, that together left every object of it in the store by a time; empty where one is missing."""
+        return _covering(self.before(writes, time_ns), suffixes)
 
-    def after(self, prefix: str, page_key: str, suffixes: Iterable[str], time_ns: int) -> list[Write]:
-        """The writes from a time on that together cover every object of a page; empty where one is missing."""
-        written = self.of(prefix, page_key)
-        found = list(written[bisect_left(written, time_ns, key=_TIME) :])
-        there: set[str] = set()
-        for write in found:
-            there |= write.suffixes
-        wanted = set(suffixes)
-        return found if wanted and wanted <= there else []
+
+def after(writes: Sequence[Write], suffixes: Iterable[str], time_ns: int) -> Sequence[Write]:
+    """Those of WRITES, of one page, from a time on that together cover every object of it; empty where one is missing."""
+    return _covering(writes[bisect_left(writes, time_ns, key=_TIME) :], suffixes)
+
+
+def _covering(writes: Sequence[Write], suffixes: Iterable[str]) -> Sequence[Write]:
+    wanted = set(suffixes)
+    return writes if writes and wanted and wanted.issubset(chain.from_iterable(write.suffixes for write in writes)) else ()
+
+
+def _every(found: Write | list[Write] | None) -> Sequence[Write]:
+    if found is None:
+        return ()
+    return (found,) if isinstance(found, Write) else found
 
 
 def pages(recording: Recording) -> Pages:
@@ -126,22 +138,9 @@ def pages(recording: Recording) -> Pages:
     return found
 
 
-def _short(page_key: str) -> Hashable:
-    """The first half of a page key, a digest, in a third of the memory of its digits."""
-    try:
-        return int(page_key[:32], 16)
-    except ValueError:
-        return page_key
-
-
 def _add(found: Pages, span: Span, *, moved: bool) -> None:
     call = batch(span)
-    rid = text(span, v.RID)
+    rid, object_bytes = text(span, v.RID), call.object_bytes
     # Pages of a call that fared alike share one entry.
-    alike: dict[tuple[str, ...], Write] = {}
-    for page in call.pages:
-        if page.good:
-            write = alike.get(page.good)
-            if write is None:
-                write = alike[page.good] = Write(span.end_ns, span.engine, rid, span.span_id, frozenset(page.good), moved, call.object_bytes)
-            found.add(call.prefix, page.page_key, write)
+    for good, page_keys in call.good_runs:
+        found.add(call.prefix, page_keys, Write(span.end_ns, span.engine, rid, span.span_id, frozenset(good), moved, object_bytes))

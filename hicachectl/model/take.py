@@ -6,7 +6,7 @@ from tracers import vocabulary as v
 
 def number(span: Span | None, key: str) -> int | None:
     """An integer attribute, or None."""
-    value = span.attributes.get(key) if span is not None else None
+    value = span.get(key) if span is not None else None
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
@@ -17,30 +17,30 @@ def count(span: Span | None, key: str) -> int:
 
 def real(span: Span | None, key: str) -> float | None:
     """A number attribute as a float, or None."""
-    value = span.attributes.get(key) if span is not None else None
+    value = span.get(key) if span is not None else None
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 def text(span: Span | None, key: str) -> str | None:
     """A string attribute, or None."""
-    value = span.attributes.get(key) if span is not None else None
+    value = span.get(key) if span is not None else None
     return value if isinstance(value, str) else None
 
 
 def flag(span: Span | None, key: str) -> bool:
     """A boolean attribute, False where it is absent."""
-    return bool(span is not None and span.attributes.get(key) is True)
+    return bool(span is not None and span.get(key) is True)
 
 
 def strings(span: Span | None, key: str) -> list[str]:
     """A list of strings, empty where it is absent."""
-    value = span.attributes.get(key) if span is not None else None
+    value = span.get(key) if span is not None else None
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
 
 
 def numbers(span: Span | None, key: str) -> list[int]:
     """A list of integers, empty where it is absent."""
-    value = span.attributes.get(key) if span is not None else None
+    value = span.get(key) if span is not None else None
     return [each for each in value if isinstance(each, int)] if isinstance(value, list) else []
 
 

@@ -1,11 +1,12 @@
 """The rung `written`: which pages that a request computed moved to the store."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from itertools import groupby
 
 from hicachectl.model.attempt import Attempt
 from hicachectl.model.engine import NO, NOT_ASKED, UNKNOWN
 from hicachectl.model.journey import Journey, Rung, rated
-from hicachectl.model.pages import Pages, Write
+from hicachectl.model.pages import Pages, Write, after
 from tracers import vocabulary as v
 
 
@@ -22,12 +23,13 @@ def written_rung(journey: Journey, pages: Pages) -> Rung:
         return Rung(UNKNOWN)
     if engine.backend_name is None:
         return Rung(NOT_ASKED, 0, 0, [prefill.span_id])
-    asked = [key for key, _ in _looked_up(journey, pages)]
+    runs = _looked_up(journey, pages)
+    asked = sum(len(keys) for keys, _ in runs)
     if not attempt.key_suffixes:
-        return Rung(UNKNOWN, len(asked))
-    done = [found for _, found in _looked_up(journey, pages) if found]
-    evidence = list(dict.fromkeys(write.span_id for found in done for write in found))
-    rung = rated(len(asked), len(done), evidence or _refusals(journey), sure=not asked)
+        return Rung(UNKNOWN, asked)
+    done = sum(len(keys) for keys, found in runs if found)
+    evidence = list(dict.fromkeys(write.span_id for _, found in runs for write in found))
+    rung = rated(asked, done, evidence or _refusals(journey), sure=not asked)
     if rung.state == NO and not evidence and _under_way(journey, asked):
         rung.state = UNKNOWN
     return rung
@@ -37,44 +39,55 @@ def unwritten(journey: Journey, pages: Pages) -> list[str]:
     """Page keys that this request computed and that nobody is known to have left in the store."""
     if journey.attempt.first_prefill is None or journey.prefix is None:
         return []
-    return [key for key, found in _looked_up(journey, pages) if not found]
+    return [key for keys, found in _looked_up(journey, pages) if not found for key in keys]
 
 
-def _looked_up(journey: Journey, pages: Pages) -> list[tuple[str, list[Write]]]:
-    """Page keys asked of the rung, each with its writes; worked out once for a request."""
+def _looked_up(journey: Journey, pages: Pages) -> list[tuple[list[str], list[Write]]]:
+    """Page keys asked of the rung, those together that share their writes; worked out once for a request.
+
+    Asked are full pages that were computed and that some rank is not known to have had in the store before, by a write or by its own
+    lookup. The writes are those on every rank that had not had them; none where one rank's is not seen.
+    """
     if journey.writes is None:
-        journey.writes = [(key, _writes(journey, pages, key)) for key in _asked(journey, pages)]
+        first = (journey.prefix or 0) // journey.page
+        page_keys = journey.attempt.page_keys[first:]
+        names = journey.attempt.page_names[first:]
+        by_rank = [_writes(rank, pages, page_keys, names) for rank in journey.ranks]
+        found = []
+        for _, run in groupby(zip(page_keys, zip(*by_rank, strict=True), strict=True), _alike):
+            keys, (every, *_) = zip(*run, strict=True)
+            lacking = [writes for writes in every if writes is not None]
+            if lacking:
+                found.append((list(keys), [write for writes in lacking for write in writes] if all(lacking) else []))
+        journey.writes = found
     return journey.writes
 
 
-def _asked(journey: Journey, pages: Pages) -> list[str]:
-    """Full pages that were computed and that some rank is not known to have had in the store before, by a write or by its own lookup."""
-    computed = journey.attempt.page_keys[(journey.prefix or 0) // journey.page :]
-    return [key for key in computed if not all(_there(rank, pages, key) for rank in journey.ranks)]
+def _alike(page: tuple[str, tuple[Sequence[Write] | None, ...]]) -> tuple[int, ...]:
+    """What pages that share their writes on every rank have in common."""
+    return tuple(map(id, page[1]))
 
 
-def _there(rank: Attempt, pages: Pages, key: str) -> bool:
-    if key in rank.present or key in rank.absent:
-        return key in rank.present
-    return bool(pages.known(rank.key_prefix, key, rank.key_suffixes, _begun(rank)))
+def _writes(rank: Attempt, pages: Pages, page_keys: Sequence[str], names: Sequence[Hashable]) -> list[Sequence[Write] | None]:
+    """For each page the writes that this rank made of it; None where the rank is known to have had it before."""
+    began = _begun(rank)
+    found: list[Sequence[Write] | None] = []
+    for length, writes in pages.runs(rank.key_prefix, names):
+        later = after(writes, rank.key_suffixes, began)
+        told = page_keys[len(found) : len(found) + length]
+        there = bool(pages.known(writes, rank.key_suffixes, began))
+        found += [None if _there(rank, key, there) else later for key in told]
+    return found
+
+
+def _there(rank: Attempt, key: str, known: bool) -> bool:
+    """What the rank's own lookup said of a page goes before what is KNOWN from writes."""
+    return key in rank.present or (known and key not in rank.absent)
 
 
 def _begun(rank: Attempt) -> int:
     prefill = rank.first_prefill
     return prefill.start_ns if prefill is not None else rank.start_ns
-
-
-def _writes(journey: Journey, pages: Pages, key: str) -> list[Write]:
-    """The writes of a page on every rank that had not had it; empty where one rank's is not seen."""
-    found: list[Write] = []
-    for rank in journey.ranks:
-        if _there(rank, pages, key):
-            continue
-        own = pages.after(rank.key_prefix, key, rank.key_suffixes, _begun(rank))
-        if not own:
-            return []
-        found += own
-    return found
 
 
 def _refusals(journey: Journey) -> list[str]:
@@ -83,7 +96,7 @@ def _refusals(journey: Journey) -> list[str]:
     return [span.span_id for name in names for span in journey.attempt.all(name)][:8]
 
 
-def _under_way(journey: Journey, asked: Sequence[str]) -> bool:
+def _under_way(journey: Journey, asked: int) -> bool:
     """Whether the pages were queued for the store and the recording ends before the thread came to them."""
     attempt, engine = journey.attempt, journey.attempt.engine
     queued, stored = attempt.last(v.WRITE_ENQUEUE), attempt.last(v.WRITE_STORE)
@@ -91,7 +104,7 @@ def _under_way(journey: Journey, asked: Sequence[str]) -> bool:
     if engine.writes_nothing or not asked or stored is not None:
         return False
     if queued is None:
-        return backed is not None and (backed.attributes.get(v.WRITTEN_TOKENS) or 0) != 0
+        return backed is not None and (backed.get(v.WRITTEN_TOKENS) or 0) != 0
     stopped = any(span.end_ns >= queued.start_ns for span in engine.all(v.WRITE_THREAD))
     ended = engine.dead(v.WRITE_THREAD, "backup", queued.start_ns) or engine.halted(queued.start_ns)
     return not stopped and ended is None

@@ -34,7 +34,7 @@ def written_before(case: Case, pages: tuple[int, ...]) -> list[Write]:
     """Writes of these pages that are known to have ended before the request came."""
     attempt = case.journey.attempt
     keys = attempt.page_keys
-    return [write for page in pages if page < len(keys) for write in case.world.pages.before(attempt.key_prefix, keys[page], attempt.start_ns)]
+    return [write for page in pages if page < len(keys) for write in case.world.pages.before(case.world.pages.of(attempt.key_prefix, keys[page]), attempt.start_ns)]
 
 
 def _behind(case: Case) -> tuple[int, bool]:

@@ -1,7 +1,7 @@
 """Objects in the store that requests of different namespaces share: K12, for the page key says nothing of adapter or salt."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from hicachectl.diagnosis.finding import Finding, of_request
 from hicachectl.diagnosis.rule import Rule
@@ -36,7 +36,7 @@ def _shared(world: World, journey: Journey, writers: Writers) -> Finding | None:
     others: set[int | None] = set()
     for call in journey.transfer_calls:
         for page in call.pages:
-            write = _foreign(mine, world.pages.before(call.prefix, page.page_key, mine.start_ns), writers) if page.good else None
+            write = _foreign(mine, world.pages.before(world.pages.of(call.prefix, page.page_key), mine.start_ns), writers) if page.good else None
             if write is not None:
                 objects += len(page.good)
                 others.add(namespace(writers[write.engine, write.rid][-1]))
@@ -47,7 +47,7 @@ def _shared(world: World, journey: Journey, writers: Writers) -> Finding | None:
     return of_request(journey, "K12", args=args, evidence=(mine.first(v.REQUEST_QUEUED), journey.transfer, *dict.fromkeys(shown[:8])))
 
 
-def _foreign(mine: Attempt, writes: list[Write], writers: Writers) -> Write | None:
+def _foreign(mine: Attempt, writes: Sequence[Write], writers: Writers) -> Write | None:
     """The first write of a page, where it is known to be of another namespace: whoever came later found it there."""
     moved = [write for write in writes if write.moved]
     by = writers.get((moved[0].engine, moved[0].rid)) if moved else None

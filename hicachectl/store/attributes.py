@@ -1,0 +1,138 @@
+"""The attributes of a span, from OTLP/JSON's list of key and value: all of them, or one where it stands."""
+
+import math
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+Value: TypeAlias = str | int | float | bool | list[Any]
+"""What an attribute may hold: a scalar, or a list of scalars."""
+
+
+class _Scalar(Struct, gc=False):
+    stringValue: str | UnsetType = UNSET  # noqa: N815 - the names of OTLP/JSON
+    intValue: int | UnsetType = UNSET  # noqa: N815
+    boolValue: bool | UnsetType = UNSET  # noqa: N815
+    doubleValue: float | UnsetType = UNSET  # noqa: N815
+
+
+class _Values(Struct, gc=False):
+    values: list[_Scalar] = []
+
+
+class _AnyValue(_Scalar, gc=False):
+    arrayValue: _Values | UnsetType = UNSET  # noqa: N815
+
+
+class _KeyValue(Struct, gc=False):
+    key: str
+    value: _AnyValue
+
+
+_decode = msgspec.json.Decoder(list[_KeyValue], strict=False).decode
+_decode_one = msgspec.json.Decoder(_KeyValue, strict=False).decode
+_decode_scalars = msgspec.json.Decoder(list[_Scalar], strict=False).decode
+_decode_list = msgspec.json.Decoder(list[Raw]).decode
+UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeError)
+"""What decoding foreign bytes can raise."""
+
+
+def attributes_of(raw: Raw | bytes) -> dict[str, Value]:
+    """OTLP/JSON's list of key and value as a plain mapping; integers may be strings or numbers there."""
+    try:
+        pairs: Iterator[_KeyValue] = iter(_decode(raw))
+    except UNREADABLE:
+        pairs = _readable(raw)
+    found: dict[str, Value] = {}
+    for pair in pairs:
+        told = pair.value
+        # Nearly all are strings and integers: a call for each would cost as much as the decoding.
+        value: Value | UnsetType | None = told.stringValue
+        if value is UNSET and (value := told.intValue) is UNSET:
+            value = _plain(told)
+        if value is not None:
+            found[pair.key] = value
+    return found
+
+
+def _readable(raw: Raw | bytes) -> Iterator[_KeyValue]:
+    """The pairs that can be read where the list as a whole cannot."""
+    try:
+        parts = _decode_list(raw)
+    except UNREADABLE:
+        return
+    for part in parts:
+        try:
+            yield _decode_one(part)
+        except UNREADABLE:
+            continue
+
+
+def _plain(value: _AnyValue) -> Value | None:
+    if value.arrayValue is UNSET:
+        return _scalar(value)
+    return [one for one in map(_scalar, value.arrayValue.values) if one is not None]
+
+
+def _scalar(value: _Scalar) -> str | int | float | bool | None:
+    if value.stringValue is not UNSET:
+        return value.stringValue
+    if value.intValue is not UNSET:
+        return value.intValue
+    if value.boolValue is not UNSET:
+        return value.boolValue
+    found = value.doubleValue
+    if found is UNSET:
+        return None
+    # JSON has no number for these: they stay the words that OTLP/JSON writes.
+    return found if math.isfinite(found) else {math.inf: "Infinity", -math.inf: "-Infinity"}.get(found, "NaN")
+
+
+_PLAIN = b'[{"key":"'
+_STRING, _INT, _BOOL, _ARRAY = b'stringValue":"', b'intValue":"', b'boolValue":', b'arrayValue":{"values":['
+_QUOTE, _BRACKET = b'"', b"]"
+_LONGEST_INT = 18
+"""Digits that surely fit 64 bits; longer ones are left to the decoder."""
+_marks: dict[str, bytes] = {}
+
+
+def is_plain(text: bytes) -> bool:
+    """Whether TEXT is written as nearly everybody writes it: key first, no blanks, nothing escaped, so that a key can be searched for."""
+    return text.startswith(_PLAIN) and b"\\" not in text
+
+
+def value_of(text: bytes, key: str) -> Value | None:
+    """The attribute KEY of a plain TEXT, or None: the same that `attributes_of` has, and no other one is decoded."""
+    mark = _marks.get(key)
+    if mark is None:
+        mark = _marks[key] = b'{"key":"%b","value":{"' % key.encode()
+    # Of keys that come twice the last one counts.
+    at = text.rfind(mark)
+    if at < 0:
+        return None
+    at += len(mark)
+    if text.startswith(_INT, at):
+        digits = text[at + len(_INT) : text.find(_QUOTE, at + len(_INT))]
+        if digits.isdigit() and len(digits) <= _LONGEST_INT:
+            return int(digits)
+    elif text.startswith(_STRING, at):
+        found = text[at + len(_STRING) : text.find(_QUOTE, at + len(_STRING))]
+        if found.isascii():
+            return found.decode("ascii")
+    elif text.startswith(_BOOL, at):
+        if text[at + len(_BOOL)] in b"tf":
+            return text.startswith(b"t", at + len(_BOOL))
+    elif text.startswith(_ARRAY, at):
+        return _array(text, at + len(_ARRAY) - 1, key)
+    return attributes_of(text).get(key)
+
+
+def _array(text: bytes, at: int, key: str) -> Value | None:
+    """The list that begins AT a place. A bracket in a string ends it too early, and then it cannot be decoded."""
+    try:
+        values = _decode_scalars(text[at : text.find(_BRACKET, at) + 1])
+    except UNREADABLE:
+        return attributes_of(text).get(key)
+    return [one for one in map(_scalar, values) if one is not None]
