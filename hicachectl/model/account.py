@@ -108,7 +108,7 @@ def _had(rank: Attempt, asked: Attempt, world: World) -> list[bool]:
     for length, writes in world.pages.runs(rank.key_prefix, asked.page_names):
         known = world.pages.known(writes, rank.key_suffixes, rank.start_ns)
         found += [bool(known) and all(_alike(rank.engine, world.engines.get(write.engine)) for write in known)] * length
-    return [there or key in rank.present for there, key in zip(found, asked.page_keys, strict=True)] if rank.present else found
+    return [there or name in rank.present for there, name in zip(found, asked.page_names, strict=True)] if rank.present else found
 
 
 def _alike(own: Engine, other: Engine | None) -> bool:

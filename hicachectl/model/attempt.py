@@ -95,15 +95,15 @@ class Attempt:
         return [told for span in self.all(v.PREFETCH_SETTLE) if (told := text(span, v.ENGINE_REASON)) is not None]
 
     @once
-    def present(self) -> frozenset[str]:
-        """Page keys that lookups before the first prefill found with every object of this rank."""
-        return frozenset(key for call in self._lookups for key in call.whole_keys)
+    def present(self) -> frozenset[Hashable]:
+        """Names of pages that lookups before the first prefill found with every object of this rank."""
+        return frozenset(name for call in self._lookups for name in call.whole)
 
     @once
-    def absent(self) -> frozenset[str]:
-        """Page keys that lookups before the first prefill were told are not there, with every object of this rank."""
+    def absent(self) -> frozenset[Hashable]:
+        """Names of pages that lookups before the first prefill were told are not there, with every object of this rank."""
         told = [call for call in self._lookups if call.failed_code is None]
-        return frozenset(key for call in told for key in call.bad_keys) - self.present
+        return frozenset(name for call in told for name in call.bad) - self.present
 
     @once
     def _lookups(self) -> list[Batch]:
@@ -124,7 +124,7 @@ class Attempt:
     @once
     def page_names(self) -> list[Hashable]:
         """The same as `Pages` names them."""
-        return page_names(self.page_keys)
+        return page_names(text(self.first(v.REQUEST_QUEUED), v.PROMPT_PAGE_KEYS) or "")
 
     @once
     def fingerprint(self) -> list[str]:
@@ -134,7 +134,7 @@ class Attempt:
     @once
     def blocks(self) -> Sequence[Hashable]:
         """The same as `Fingerprints` names them."""
-        return digest_names(self.fingerprint)
+        return digest_names(text(self.first(v.REQUEST_QUEUED), v.FINGERPRINT) or "")
 
 
 _WORKED_OUT = [name for name, value in vars(Attempt).items() if isinstance(value, once)]

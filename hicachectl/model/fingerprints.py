@@ -53,14 +53,12 @@ class Fingerprints:
                 self._one.update((name, attempt) for _, _, name in run)
             elif first is not attempt:
                 self._looked_at.add(first)
-                self._beside(first, attempt, [(block, name) for _, block, name in run])
+                alike = _common(first, attempt)
+                self._beside(first, attempt, [(block, name) for _, block, name in run if _pages_of(attempt, block).stop > alike])
 
     def _beside(self, first: Attempt, attempt: Attempt, blocks: Iterable[tuple[int, Hashable]]) -> None:
         """Enter the request under digests that FIRST has as well, unless its engine names the pages there as FIRST's does."""
-        alike = _common(first, attempt)
         for block, digest in blocks:
-            if _pages_of(attempt, block).stop <= alike:
-                continue
             name, named = _names(attempt, block), self._more.get(digest)
             if named is not None:
                 named.setdefault(name, attempt)
@@ -105,8 +103,8 @@ def _common(one: Attempt, other: Attempt) -> int:
     """How many pages, from the first on, the engines of two requests name alike."""
     if one.engine is not other.engine or (one.key_prefix, one.key_suffixes) != (other.key_prefix, other.key_suffixes):
         return 0
-    pairs = zip(one.page_keys, other.page_keys, strict=False)
-    return next((place for place, (ours, theirs) in enumerate(pairs) if ours != theirs), min(len(one.page_keys), len(other.page_keys)))
+    pairs = zip(one.page_names, other.page_names, strict=False)
+    return next((place for place, (ours, theirs) in enumerate(pairs) if ours != theirs), min(len(one.page_names), len(other.page_names)))
 
 
 def _written(other: Attempt, end_token: int, pages: Pages, time_ns: int) -> Twin | None:

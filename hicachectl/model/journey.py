@@ -340,9 +340,9 @@ def transfer_rung(journey: Journey) -> Rung:
     if not calls:
         # Nothing below the storage interface was seen: another backend, or lost spans.
         return Rung(UNKNOWN if journey.arrived else NO, asked, 0, evidence)
-    told = {key for call in calls for key in call.page_keys}
+    told = {name for call in calls for name in call.names}
     # A page of which any object failed, in whatever pool, is no page.
-    spoilt = {key for call in calls for key in call.spoilt_keys}
+    spoilt = {name for call in calls for name in call.spoilt}
     done = min(len(told - spoilt), (journey.arrived or 0) // journey.page)
     return rated(asked, done, evidence, sure=len(told) >= asked and journey.finish is not None)
 

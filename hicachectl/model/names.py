@@ -5,8 +5,9 @@ from collections.abc import Hashable, Sequence
 
 from tracers import vocabulary as v
 
-_HALF = v.PAGE_KEY_DIGITS // 4
-"""Bytes of the first half of a page key: a digest of as many bytes names one page as well as the whole does."""
+_KEY = v.PAGE_KEY_DIGITS // 2
+_HALF = _KEY // 2
+"""Bytes of a page key, and of its first half: a digest of as many bytes names one page as well as the whole does."""
 
 
 def page_name(page_key: str) -> Hashable:
@@ -17,20 +18,23 @@ def page_name(page_key: str) -> Hashable:
         return page_key
 
 
-def page_names(page_keys: Sequence[str]) -> list[Hashable]:
-    """The same of many."""
+def page_names(joined: str) -> list[Hashable]:
+    """The same of the page keys that are JOINED without a separator; what is left behind the last whole one is none."""
+    count = len(joined) // v.PAGE_KEY_DIGITS
     try:
-        digits = bytes.fromhex("".join(page_keys))
+        digits = bytes.fromhex(joined)
     except ValueError:
         digits = b""
-    if len(digits) != 2 * _HALF * len(page_keys):
-        return [page_name(key) for key in page_keys]
-    return [digits[start : start + _HALF] for start in range(0, len(digits), 2 * _HALF)]
+    if count == 0 or len(digits) * 2 != len(joined):
+        return [page_name(joined[start : start + v.PAGE_KEY_DIGITS]) for start in range(0, count * v.PAGE_KEY_DIGITS, v.PAGE_KEY_DIGITS)]
+    return [digits[start : start + _HALF] for start in range(0, count * _KEY, _KEY)]
 
 
-def digest_names(digests: Sequence[str]) -> Sequence[Hashable]:
-    """Digests of blocks of a prompt as numbers; those of another length, or not in hex, as they are."""
+def digest_names(joined: str) -> Sequence[Hashable]:
+    """Digests of blocks of a prompt that are JOINED, as numbers; where they are not in hex, as they are."""
+    size = v.FINGERPRINT_DIGITS
+    count = len(joined) // size
     try:
-        return struct.unpack(f">{len(digests)}Q", bytes.fromhex("".join(digests)))
+        return struct.unpack_from(f">{count}Q", bytes.fromhex(joined))
     except (ValueError, struct.error):
-        return digests
+        return [joined[start : start + size] for start in range(0, count * size, size)]

@@ -1,9 +1,10 @@
 """The answers of one batch call at the binding, page by page."""
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from hicachectl.model.names import page_name, page_names
 from hicachectl.model.once import once
 from hicachectl.model.take import codes, count, flag, keys, number, numbers, strings, text
 from hicachectl.store import Span
@@ -47,19 +48,20 @@ class Batch:
         return flag(self.span, v.DETAIL_CUT)
 
     @once
-    def page_keys(self) -> list[str]:
-        """Every page of the call."""
-        return keys(self.span) if self.suffixes else []
+    def names(self) -> list[Hashable]:
+        """Every page of the call, as `Pages` names it."""
+        return page_names(text(self.span, v.PAGE_KEYS) or "") if self.suffixes else []
 
     @once
     def pages(self) -> tuple[PageAnswer, ...]:
         """The answers page by page; most of what is asked of a call is answered without them."""
-        if not self.page_keys:
+        page_keys = keys(self.span) if self.suffixes else []
+        if not page_keys:
             return ()
         if self._fared_alike is None:
-            return tuple(_pages(self.span, self.page_keys, self.suffixes))
+            return tuple(_pages(self.span, page_keys, self.suffixes))
         good, bad = (self.suffixes, ()) if self._fared_alike else ((), self.suffixes)
-        return tuple(PageAnswer(key, good, bad) for key in self.page_keys)
+        return tuple(PageAnswer(key, good, bad) for key in page_keys)
 
     @once
     def _fared_alike(self) -> bool | None:
@@ -71,35 +73,35 @@ class Batch:
         return None if numbers(self.span, v.BAD_OBJECTS) else True
 
     @property
-    def whole_keys(self) -> list[str]:
-        """Pages of which every object that was in the call succeeded."""
+    def whole(self) -> list[Hashable]:
+        """Names of pages of which every object that was in the call succeeded."""
         if self._fared_alike is None:
-            return [page.page_key for page in self.pages if page.whole]
-        return self.page_keys if self._fared_alike else []
+            return [page_name(page.page_key) for page in self.pages if page.whole]
+        return self.names if self._fared_alike else []
 
     @property
-    def spoilt_keys(self) -> list[str]:
-        """Every other page: an object of it did not succeed, or none is told."""
+    def spoilt(self) -> list[Hashable]:
+        """Names of every other page: an object of it did not succeed, or none is told."""
         if self._fared_alike is None:
-            return [page.page_key for page in self.pages if not page.whole]
-        return self.bad_keys
+            return [page_name(page.page_key) for page in self.pages if not page.whole]
+        return self.bad
 
     @property
-    def bad_keys(self) -> list[str]:
-        """Pages of which an object did not succeed."""
+    def bad(self) -> list[Hashable]:
+        """Names of pages of which an object did not succeed."""
         if self._fared_alike is None:
-            return [page.page_key for page in self.pages if page.bad]
-        return [] if self._fared_alike else self.page_keys
+            return [page_name(page.page_key) for page in self.pages if page.bad]
+        return [] if self._fared_alike else self.names
 
     @once
-    def good_runs(self) -> list[tuple[tuple[str, ...], list[str]]]:
-        """Suffixes of objects that succeeded -> the pages of which just these did, in the order of the call."""
+    def good_runs(self) -> list[tuple[tuple[str, ...], list[Hashable]]]:
+        """Suffixes of objects that succeeded, with the names of the pages of which just these did, in the order of the call."""
         if self._fared_alike is not None:
-            return [(self.suffixes, self.page_keys)] if self._fared_alike and self.page_keys else []
-        found: dict[tuple[str, ...], list[str]] = {}
+            return [(self.suffixes, self.names)] if self._fared_alike and self.names else []
+        found: dict[tuple[str, ...], list[Hashable]] = {}
         for page in self.pages:
             if page.good:
-                found.setdefault(page.good, []).append(page.page_key)
+                found.setdefault(page.good, []).append(page_name(page.page_key))
         return list(found.items())
 
     @property

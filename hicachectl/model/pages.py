@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from hicachectl.model.names import page_name, page_names
 from hicachectl.model.objects import batch
-from hicachectl.model.take import failed, keys, text
+from hicachectl.model.take import failed, text
 from hicachectl.store import Recording, Span
 from tracers import vocabulary as v
 
@@ -45,7 +45,7 @@ class Pages:
     def copied(self, engine: str, page_key: str, since_ns: int) -> bool:
         """Whether an engine was about to copy a page to the host, or refused to, at or after a time."""
         if self._copies is None:
-            self._copies = {(span.engine, name): span.start_ns for span in self._backups for name in page_names(keys(span))}
+            self._copies = {(span.engine, name): span.start_ns for span in self._backups for name in page_names(text(span, v.PAGE_KEYS) or "")}
         return self._copies.get((engine, page_name(page_key)), -1) >= since_ns
 
     def of(self, prefix: str, page_key: str) -> Sequence[Write]:
@@ -65,9 +65,9 @@ class Pages:
             for key, found in written.items():
                 yield (prefix, key), _every(found)
 
-    def add(self, prefix: str, page_keys: Sequence[str], write: Write) -> None:
+    def add(self, prefix: str, names: Sequence[Hashable], write: Write) -> None:
         """Note a write of pages; `sort` has to follow before anything is asked."""
-        written, names = self._writes[prefix], page_names(page_keys)
+        written = self._writes[prefix]
         if written.keys().isdisjoint(names):
             written.update(dict.fromkeys(names, write))
             return
@@ -142,5 +142,5 @@ def _add(found: Pages, span: Span, *, moved: bool) -> None:
     call = batch(span)
     rid, object_bytes = text(span, v.RID), call.object_bytes
     # Pages of a call that fared alike share one entry.
-    for good, page_keys in call.good_runs:
-        found.add(call.prefix, page_keys, Write(span.end_ns, span.engine, rid, span.span_id, frozenset(good), moved, object_bytes))
+    for good, names in call.good_runs:
+        found.add(call.prefix, names, Write(span.end_ns, span.engine, rid, span.span_id, frozenset(good), moved, object_bytes))

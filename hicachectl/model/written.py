@@ -50,39 +50,38 @@ def _looked_up(journey: Journey, pages: Pages) -> list[tuple[list[str], list[Wri
     """
     if journey.writes is None:
         first = (journey.prefix or 0) // journey.page
-        page_keys = journey.attempt.page_keys[first:]
-        names = journey.attempt.page_names[first:]
-        by_rank = [_writes(rank, pages, page_keys, names) for rank in journey.ranks]
-        found = []
-        for _, run in groupby(zip(page_keys, zip(*by_rank, strict=True), strict=True), _alike):
-            keys, (every, *_) = zip(*run, strict=True)
+        page_keys, names = journey.attempt.page_keys[first:], journey.attempt.page_names[first:]
+        by_rank = [_writes(rank, pages, names) for rank in journey.ranks]
+        journey.writes = []
+        place = 0
+        for _, run in groupby(zip(*by_rank, strict=True), _alike):
+            every, *others = run
+            keys = page_keys[place : place + 1 + len(others)]
+            place += len(keys)
             lacking = [writes for writes in every if writes is not None]
             if lacking:
-                found.append((list(keys), [write for writes in lacking for write in writes] if all(lacking) else []))
-        journey.writes = found
+                journey.writes.append((keys, [write for writes in lacking for write in writes] if all(lacking) else []))
     return journey.writes
 
 
-def _alike(page: tuple[str, tuple[Sequence[Write] | None, ...]]) -> tuple[int, ...]:
+def _alike(page: tuple[Sequence[Write] | None, ...]) -> tuple[int, ...]:
     """What pages that share their writes on every rank have in common."""
-    return tuple(map(id, page[1]))
+    return tuple(map(id, page))
 
 
-def _writes(rank: Attempt, pages: Pages, page_keys: Sequence[str], names: Sequence[Hashable]) -> list[Sequence[Write] | None]:
-    """For each page the writes that this rank made of it; None where the rank is known to have had it before."""
-    began = _begun(rank)
+def _writes(rank: Attempt, pages: Pages, names: Sequence[Hashable]) -> list[Sequence[Write] | None]:
+    """For each page the writes that this rank made of it; None where the rank is known to have had it before.
+
+    What the rank's own lookup said of a page goes before what is known from writes.
+    """
+    began, present, absent = _begun(rank), rank.present, rank.absent
     found: list[Sequence[Write] | None] = []
     for length, writes in pages.runs(rank.key_prefix, names):
         later = after(writes, rank.key_suffixes, began)
-        told = page_keys[len(found) : len(found) + length]
         there = bool(pages.known(writes, rank.key_suffixes, began))
-        found += [None if _there(rank, key, there) else later for key in told]
+        run = names[len(found) : len(found) + length]
+        found += [None if name in present or (there and name not in absent) else later for name in run]
     return found
-
-
-def _there(rank: Attempt, key: str, known: bool) -> bool:
-    """What the rank's own lookup said of a page goes before what is KNOWN from writes."""
-    return key in rank.present or (known and key not in rank.absent)
 
 
 def _begun(rank: Attempt) -> int:

@@ -1,7 +1,5 @@
 """A span as it is read: core fields decoded at once, each attribute when it is first asked for."""
 
-import re
-from contextlib import suppress
 from typing import Any
 
 from msgspec import Raw, Struct, field
@@ -13,9 +11,6 @@ __all__ = ["UNREADABLE", "Link", "Span", "Status", "Value", "attributes_of", "no
 
 _ERROR_STATUS = (2, "2", "STATUS_CODE_ERROR")
 _NOTHING = Raw(b"[]")
-_RID = re.compile(rb'\{"key": ?"' + re.escape(v.RID.encode()) + rb'", ?"value": ?\{"stringValue": ?"([^"\\]*)"\}')
-_RID_SOMEHOW = re.compile(re.escape(v.RID.encode()) + rb"|\\u")
-"""A key may be written in other ways; then the attributes have to be decoded to see."""
 _HEX_DIGITS = {24: 32, 12: 16}
 """Length of an id in base64 -> in hex: writers that follow protobuf's own JSON mapping write ids in base64."""
 
@@ -73,14 +68,9 @@ class Span(Struct, gc=False, eq=False):
     @property
     def rid(self) -> str | None:
         """The request id that it carries, or None; found without decoding the rest where it is written as everybody writes it."""
-        if self.decoded is None:
-            plain = _RID.search(self.raw)
-            if plain is not None:
-                with suppress(UnicodeError):
-                    return str(plain[1], "utf-8")
-            elif _RID_SOMEHOW.search(self.raw) is None:
-                return None
-        found = self.get(v.RID)
+        # Asked of every span, and kept by none: nothing that was made for it is to stay.
+        text = bytes(self.raw) if self.decoded is None and self.text is None else self.text
+        found = value_of(text, v.RID) if text is not None and is_plain(text) else self.attributes.get(v.RID)
         return found if isinstance(found, str) else None
 
     def forget(self) -> None:

@@ -16,15 +16,15 @@ TOKENS = "(tokens)"
 def as_json(head: Row, requests: Iterable[Row], findings: Callable[[], Iterable[Row]]) -> Iterator[str]:
     """The document `hicachectl/explain/1` in pieces, each as soon as it is known; FINDINGS is asked for when all requests are through."""
     yield indented({"schema": "hicachectl/explain/1", **head}).removesuffix("\n}")
-    yield from _list("requests", requests)
-    yield from _list("findings", (without_tokens(each) for each in findings()))
+    yield from _list("requests", (indented(row, 2, everyday=True) for row in requests))
+    yield from _list("findings", (indented(without_tokens(each), 2) for each in findings()))
     yield "\n}\n"
 
 
-def _list(name: str, rows: Iterable[Row]) -> Iterator[str]:
+def _list(name: str, rows: Iterable[str]) -> Iterator[str]:
     before, end = f',\n  "{name}": [\n    ', f',\n  "{name}": []'
     for row in rows:
-        yield before + indented(row, 2)
+        yield before + row
         before, end = ",\n    ", "\n  ]"
     yield end
 
