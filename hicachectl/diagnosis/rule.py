@@ -18,6 +18,9 @@ class Case:
     world: World
 
 
+OfCase = Callable[[Case], Iterable[Finding]]
+
+
 @dataclass(frozen=True, slots=True)
 class Loss:
     """Pages of a request that stopped at the same place: indices into the prompt's pages."""
@@ -27,13 +30,18 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Looks at a request (`of_case`) or at the whole recording (`of_world`); `reads` names every span that it looks at."""
+    """Looks at a request (`of_case`) or at the whole recording (`of_world`); `reads` names every span that it looks at.
+
+    `needs` names those without which it has nothing to say of a request: each is to be a span of the request, on whatever rank, or one of
+    its processes. The rule is not asked of others.
+    """
 
     name: str
     codes: tuple[str, ...]
     reads: tuple[str, ...]
-    of_case: Callable[[Case], Iterable[Finding]] | None = None
+    of_case: OfCase | None = None
     of_world: Callable[[World], Iterable[Finding]] | None = None
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,14 @@
 """Runs every rule over a recording: requests with their losses, findings deduplicated, causes first, consequences folded."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from hicachectl.diagnosis.codes import canonical
 from hicachectl.diagnosis.finding import Finding, order
 from hicachectl.diagnosis.gathering import Loser, blame_writes, concerning, folded, merged
 from hicachectl.diagnosis.places import place
-from hicachectl.diagnosis.rule import Case
+from hicachectl.diagnosis.rule import Case, OfCase
 from hicachectl.diagnosis.rules import LOSSES, RULES
 from hicachectl.diagnosis.times import times
 from hicachectl.diagnosis.verdict import verdict
@@ -82,6 +82,7 @@ class Judging:
             self.found += rule.of_world(seen) if rule.of_world is not None else ()
             seen.recording.release()
         self.losers: list[Loser] = []
+        self._by_names: dict[tuple[tuple[str, ...], frozenset[str]], Sequence[OfCase]] = {}
 
     def requests(self, journeys: Iterable[Journey], *, forget: bool = False) -> Iterator[Verdict]:
         """The verdict on each of JOURNEYS, as soon as it is known; to FORGET it once it was taken keeps memory small."""
@@ -89,7 +90,7 @@ class Judging:
             one = judged(journey, self.world)
             case = Case(journey, one.account, self.world)
             self.found += one.lost
-            self.found += [finding for rule in RULES if rule.of_case is not None for finding in rule.of_case(case)]
+            self.found += [finding for judge in self._asked(journey) for finding in judge(case)]
             if one.lost:
                 attempt = journey.attempt
                 self.losers.append(Loser(attempt.rid, attempt.engine.id, attempt.start_ns, tuple(attempt.page_keys)))
@@ -99,6 +100,16 @@ class Judging:
                 self.world.prints.forget()
                 if number % _BETWEEN == 0:
                     self.world.recording.release()
+
+    def _asked(self, journey: Journey) -> Sequence[OfCase]:
+        """The rules that may have something to say of a request, by the names of the spans that there are of it."""
+        there = frozenset[str]().union(*(rank.spans for rank in journey.ranks))
+        engines = tuple(rank.engine.id for rank in journey.ranks)
+        asked = self._by_names.get((engines, there))
+        if asked is None:
+            every = there.union(*(rank.engine.spans for rank in journey.ranks))
+            asked = self._by_names[engines, there] = [rule.of_case for rule in RULES if rule.of_case is not None and every.issuperset(rule.needs)]
+        return asked
 
     def raised(self) -> list[Finding]:
         """What was said of each request and engine, without what follows from a cause of the same request."""

@@ -33,6 +33,9 @@ PROCESS_SPANS = frozenset(
 """Spans that an engine, not a request, is asked about."""
 
 
+COPIES = (v.LOAD_BACK_START, v.LOAD_BACK_DONE)
+"""Copies to the device, by nodes."""
+NOTED = frozenset({v.EXECUTED, *COPIES})
 _START = attrgetter("start_ns")
 
 
@@ -66,6 +69,9 @@ class Engine:
     """Requests that had begun before the tracers were switched on in this process, which ran already."""
     uncovered_puts: int = 0
     uncovered_gets: int = 0
+    executed: dict[int, Span] = field(default_factory=dict)
+    """Number of a batch -> the first span that says it came back from the device."""
+    _of_nodes: dict[str, dict[int, list[Span]]] = field(default_factory=lambda: {name: defaultdict(list) for name in COPIES})
     _backend_states: dict[int | None, tuple[str, list[str]]] = field(default_factory=dict)
 
     def last(self, name: str) -> Span | None:
@@ -128,35 +134,22 @@ class Engine:
         good = [span for span in self.all(v.BACKEND_OPEN) if not failed(span)] or self.all(v.BACKEND_OPEN)
         return [span.start_ns for span in good], good
 
-    @once
-    def executed(self) -> dict[int, Span]:
-        """Number of a batch -> the first span that says it came back from the device."""
-        found: dict[int, Span] = {}
-        for span in self.all(v.EXECUTED):
+    def note(self, span: Span) -> None:
+        """Keep what a span of batches, or of copies to the device, is found by: they are met in time order, once, and requests ask for them out of it."""
+        if span.name == v.EXECUTED:
             batch = number(span, v.BATCH)
             if batch is not None:
-                found.setdefault(batch, span)
-            span.forget()
-        return found
+                self.executed.setdefault(batch, span)
+        else:
+            for node in dict.fromkeys(numbers(span, v.NODES)):
+                self._of_nodes[span.name][node].append(span)
+        span.forget()
 
     def of_node(self, name: str, node: int, since_ns: int) -> Span | None:
         """The first span of this name (of copies to the device) that began then or later and names a node."""
-        spans = self._nodes(name).get(node, [])
+        spans = self._of_nodes[name].get(node, [])
         place = bisect_left(spans, since_ns, key=_START)
         return spans[place] if place < len(spans) else None
-
-    def _nodes(self, name: str) -> dict[int, list[Span]]:
-        if name not in self._of_nodes:
-            found = self._of_nodes[name] = defaultdict[int, list[Span]](list)
-            for span in self.all(name):
-                for node in dict.fromkeys(numbers(span, v.NODES)):
-                    found[node].append(span)
-                span.forget()
-        return self._of_nodes[name]
-
-    @once
-    def _of_nodes(self) -> dict[str, dict[int, list[Span]]]:
-        return {}
 
     # -- identity --------------------------------------------------------------------------------------------------
     @once

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from hicachectl.model.engine import PROCESS_SPANS, Engine
+from hicachectl.model.engine import NOTED, PROCESS_SPANS, Engine
 from hicachectl.model.take import count
 from hicachectl.store import Recording, Span
 from tracers import vocabulary as v
@@ -20,23 +20,29 @@ def engines(recording: Recording) -> dict[str, Engine]:
         each.missing = max(0, each.ledger.written - have.get(each.id, 0)) if each.ledger is not None else 0
     for span in recording.walk():
         engine = found.get(span.engine)
-        if engine is None:
-            continue
-        engine.seen.add(span.name)
-        if span.name in PROCESS_SPANS:
-            engine.spans[span.name].append(span)
-        elif span.name == v.STORE_PUT:
-            engine.uncovered_puts += _uncovered(span)
-            if span.rid is None:
-                engine.spans[span.name].append(span)
-        elif span.name == v.STORE_GET:
-            engine.uncovered_gets += _uncovered(span)
+        if engine is not None:
+            _take(engine, span)
     for name, told in (recording.told or {}).items():
         if name in found:
             found[name].seen |= told.names
             found[name].uncovered_puts, found[name].uncovered_gets = told.uncovered_puts, told.uncovered_gets
     _group(found.values())
     return found
+
+
+def _take(engine: Engine, span: Span) -> None:
+    """Keep what an engine is asked about."""
+    engine.seen.add(span.name)
+    if span.name in PROCESS_SPANS:
+        engine.spans[span.name].append(span)
+        if span.name in NOTED:
+            engine.note(span)
+    elif span.name == v.STORE_PUT:
+        engine.uncovered_puts += _uncovered(span)
+        if span.rid is None:
+            engine.spans[span.name].append(span)
+    elif span.name == v.STORE_GET:
+        engine.uncovered_gets += _uncovered(span)
 
 
 def _uncovered(span: Span) -> int:

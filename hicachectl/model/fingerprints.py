@@ -7,6 +7,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from hicachectl.model.attempt import Attempt
+from hicachectl.model.engine import Engine
 from hicachectl.model.pages import Pages, Write
 from tracers import vocabulary as v
 
@@ -134,13 +135,27 @@ def _differs(own: Attempt, twin: Twin) -> bool:
     )
 
 
+def _schemes(engine: Engine) -> Iterator[tuple[object, ...]]:
+    """All that makes an engine name the pages of the same tokens in another way, for each store client that it has had."""
+    release = tuple((engine.sglang or "").split(".")[:3])
+    own = (engine.page_size, engine.tp_size, engine.number(v.PP_SIZE), engine.tenant, bool(engine.setting(v.BIGRAM)), release)
+    for at_ns in [span.start_ns for span in engine.all(v.BACKEND_OPEN)] or [0]:
+        yield (*own, engine.prefix_at(at_ns), engine.suffixes_at(at_ns))
+
+
 _BETWEEN = 200
 
 
-def fingerprints(attempts: Iterable[Attempt], release: Callable[[], None]) -> Fingerprints:
-    """Index every request's fingerprint, by the blocks in which a page of some engine can end; RELEASE is called now and then."""
+def fingerprints(attempts: Iterable[Attempt], release: Callable[[], None], *, salted: bool) -> Fingerprints:
+    """Index every request's fingerprint, by the blocks in which a page of some engine can end; RELEASE is called now and then.
+
+    Where all engines name pages alike, and no request is SALTED by a key of its own, nothing can have been written under another key: the
+    index stays empty.
+    """
     found = Fingerprints()
     every = list(attempts)
+    if not salted and len({scheme for engine in {attempt.engine for attempt in every} for scheme in _schemes(engine)}) <= 1:
+        return found
     sizes = {attempt.engine.page_size for attempt in every}
     for number, attempt in enumerate(every):
         blocks = range(len(attempt.blocks))

@@ -1,6 +1,5 @@
-"""Which requests came with an extra key (LoRA adapter, cache salt): few in most recordings, found without decoding the others."""
+"""Which requests came with an extra key (LoRA adapter, cache salt): few in most recordings, found once for a recording."""
 
-import re
 from collections.abc import Iterable
 
 from hicachectl.model.attempt import Attempt
@@ -9,18 +8,22 @@ from hicachectl.model.take import flag, number
 from hicachectl.store import Span
 from tracers import vocabulary as v
 
-_PLAIN = re.compile(rb'"key": ?"' + re.escape(v.EXTRA_KEY.encode()) + rb'", ?"value": ?\{"boolValue": ?false\}')
-
 
 def named(journeys: Iterable[Journey]) -> list[Journey]:
-    """The requests that have an extra key, in their order."""
-    return [journey for journey in journeys if has_extra_key(journey.attempt)]
+    """The requests that have an extra key, in their order; what was looked at for it is let go."""
+    found = []
+    for journey in journeys:
+        queued = _queued(journey.attempt)
+        if queued is not None and flag(queued, v.EXTRA_KEY):
+            found.append(journey)
+        elif queued is not None:
+            queued.forget()
+    return found
 
 
 def has_extra_key(attempt: Attempt) -> bool:
     """Whether the request brought an extra key."""
-    queued = _queued(attempt)
-    return queued is not None and (queued.decoded is not None or _PLAIN.search(queued.raw) is None) and flag(queued, v.EXTRA_KEY)
+    return flag(_queued(attempt), v.EXTRA_KEY)
 
 
 def namespace(attempt: Attempt) -> int | None:

@@ -10,6 +10,7 @@ from hicachectl.model.engine import NO, NOT_ASKED, PARTIAL, UNKNOWN, YES, Engine
 from hicachectl.model.engines import engines
 from hicachectl.model.fingerprints import Fingerprints, fingerprints
 from hicachectl.model.journey import Journey, Rung, found_rung, load_rung, publish_rung, reuse_rung, transfer_rung
+from hicachectl.model.namespaces import named
 from hicachectl.model.pages import Pages, pages
 from hicachectl.model.take import count, flag, number, strings, text
 from hicachectl.model.written import written_rung
@@ -37,13 +38,8 @@ class World:
     pages: Pages
     prints: Fingerprints
     samples: list[Span]
-
-    def walk(self) -> Iterator[Journey]:
-        """JOURNEYS one after the other; what looking into each took of memory is given back on the way."""
-        for place, journey in enumerate(self.journeys):
-            yield journey
-            if place % _BETWEEN == 0:
-                self.recording.release()
+    salted: list[Journey]
+    """Requests that have an extra key."""
 
     def ladder(self, journey: Journey) -> dict[str, Rung]:
         """The seven rungs of a journey, unknown where a point that a rung needs is blind or spans were lost."""
@@ -142,4 +138,14 @@ def world(recording: Recording) -> World:
         if attempt.engine.tp_rank == 0 and attempt.engine.pp_rank == 0
     ]
     samples = [span for span in recording.spans if span.name == v.STORE_SAMPLE]
-    return World(recording, found, journeys, pages(recording), fingerprints((journey.attempt for journey in journeys), recording.release), samples)
+    salted = named(_walk(journeys, recording))
+    prints = fingerprints((journey.attempt for journey in journeys), recording.release, salted=bool(salted))
+    return World(recording, found, journeys, pages(recording), prints, samples, salted)
+
+
+def _walk(journeys: list[Journey], recording: Recording) -> Iterator[Journey]:
+    """JOURNEYS one after the other; what looking into each took of memory is given back on the way."""
+    for place, journey in enumerate(journeys):
+        yield journey
+        if place % _BETWEEN == 0:
+            recording.release()

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from functools import cache, lru_cache
 from typing import Any, TypeAlias
 
 import msgspec
@@ -95,7 +96,8 @@ _STRING, _INT, _BOOL, _ARRAY = b'stringValue":"', b'intValue":"', b'boolValue":'
 _QUOTE, _BRACKET = b'"', b"]"
 _LONGEST_INT = 18
 """Digits that surely fit 64 bits; longer ones are left to the decoder."""
-_marks: dict[str, bytes] = {}
+_MOST_LISTS = 512
+"""Lists remembered at most: what is listed (suffixes of object keys, above all) is the same in nearly every call."""
 
 
 def is_plain(text: bytes) -> bool:
@@ -103,16 +105,22 @@ def is_plain(text: bytes) -> bool:
     return text.startswith(_PLAIN) and b"\\" not in text
 
 
+@cache
+def mark_of(key: str) -> bytes:
+    """What stands before the value of KEY in a plain text."""
+    return b'{"key":"%b","value":{"' % key.encode()
+
+
 def value_of(text: bytes, key: str) -> Value | None:
     """The attribute KEY of a plain TEXT, or None: the same that `attributes_of` has, and no other one is decoded."""
-    mark = _marks.get(key)
-    if mark is None:
-        mark = _marks[key] = b'{"key":"%b","value":{"' % key.encode()
+    mark = mark_of(key)
     # Of keys that come twice the last one counts.
     at = text.rfind(mark)
-    if at < 0:
-        return None
-    at += len(mark)
+    return value_at(text, at + len(mark), key) if at >= 0 else None
+
+
+def value_at(text: bytes, at: int, key: str) -> Value | None:
+    """The value of KEY whose mark ends AT a place of a plain TEXT; None where it cannot be read as one."""
     if text.startswith(_INT, at):
         digits = text[at + len(_INT) : text.find(_QUOTE, at + len(_INT))]
         if digits.isdigit() and len(digits) <= _LONGEST_INT:
@@ -125,14 +133,18 @@ def value_of(text: bytes, key: str) -> Value | None:
         if text[at + len(_BOOL)] in b"tf":
             return text.startswith(b"t", at + len(_BOOL))
     elif text.startswith(_ARRAY, at):
-        return _array(text, at + len(_ARRAY) - 1, key)
+        start = at + len(_ARRAY) - 1
+        listed = _listed(text[start : text.find(_BRACKET, start) + 1])
+        if listed is not None:
+            return list(listed)
     return attributes_of(text).get(key)
 
 
-def _array(text: bytes, at: int, key: str) -> Value | None:
-    """The list that begins AT a place. A bracket in a string ends it too early, and then it cannot be decoded."""
+@lru_cache(_MOST_LISTS)
+def _listed(text: bytes) -> tuple[Any, ...] | None:
+    """The scalars of a list; None where it cannot be decoded, as where a bracket in a string seemed to end it."""
     try:
-        values = _decode_scalars(text[at : text.find(_BRACKET, at) + 1])
+        values = _decode_scalars(text)
     except UNREADABLE:
-        return attributes_of(text).get(key)
-    return [one for one in map(_scalar, values) if one is not None]
+        return None
+    return tuple(one for one in map(_scalar, values) if one is not None)

@@ -93,6 +93,15 @@ class Decoder:
             span.trace_id = share(span.trace_id, span.trace_id)
 
 
+    def owned(self, spans: list[Span]) -> None:
+        """Look for the request id of each span now, while its line is at hand; those of one request share it."""
+        share = self._shared.setdefault
+        for span in spans:
+            rid = span.rid
+            if rid is not None:
+                span.owner = share(rid, rid)
+
+
 def _repair_ids(span: Span) -> None:
     span.trace_id, span.span_id = normal_id(span.trace_id), normal_id(span.span_id)
     span.parent_id = normal_id(span.parent_id)

@@ -19,7 +19,8 @@ from hicachectl.store.shelf import named, newest
 from hicachectl.store.span import Span, Value
 from tracers import vocabulary as v
 
-_STRIDE = 8192
+_STRIDE = 1024
+"""In the order of time spans lie all over a file, and each that is looked into brings 64 KiB around it into memory."""
 
 
 @dataclass(slots=True)
@@ -194,6 +195,8 @@ class _Reading:
         self.out.lines.append((len(self.out.mapped) - 1, len(mapped.places) - 1))
         for span in found:
             span.line = number
+        # In the order of time spans lie all over the file: what every span is asked is asked in the order of the file.
+        self.decoder.owned(found)
 
     def _ledgers(self) -> None:
         out = self.out

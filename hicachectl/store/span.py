@@ -2,15 +2,16 @@
 
 from typing import Any
 
-from msgspec import Raw, Struct, field
+from msgspec import UNSET, Raw, Struct, UnsetType, field
 
-from hicachectl.store.attributes import UNREADABLE, Value, attributes_of, is_plain, value_of
+from hicachectl.store.attributes import UNREADABLE, Value, attributes_of, is_plain, mark_of, value_at, value_of
 from tracers import vocabulary as v
 
 __all__ = ["UNREADABLE", "Link", "Span", "Status", "Value", "attributes_of", "normal_id"]
 
 _ERROR_STATUS = (2, "2", "STATUS_CODE_ERROR")
 _NOTHING = Raw(b"[]")
+_RID = mark_of(v.RID)
 _HEX_DIGITS = {24: 32, 12: 16}
 """Length of an id in base64 -> in hex: writers that follow protobuf's own JSON mapping write ids in base64."""
 
@@ -44,6 +45,8 @@ class Span(Struct, gc=False, eq=False):
     decoded: dict[str, Any] | None = field(name="(decoded)", default=None)
     text: bytes | None = field(name="(text)", default=None)
     """RAW as it can be searched, once it was."""
+    owner: str | UnsetType | None = field(name="(rid)", default=UNSET)
+    """The request id, once it was looked for."""
     line: int = field(name="(line)", default=-1)
     """Which of the recording's lines it stands in, where its file is mapped."""
 
@@ -67,10 +70,23 @@ class Span(Struct, gc=False, eq=False):
 
     @property
     def rid(self) -> str | None:
-        """The request id that it carries, or None; found without decoding the rest where it is written as everybody writes it."""
-        # Asked of every span, and kept by none: nothing that was made for it is to stay.
-        text = bytes(self.raw) if self.decoded is None and self.text is None else self.text
-        found = value_of(text, v.RID) if text is not None and is_plain(text) else self.attributes.get(v.RID)
+        """The request id that it carries, or None; looked for once."""
+        if self.owner is UNSET:
+            self.owner = self._rid()
+        return self.owner
+
+    def _rid(self) -> str | None:
+        found: Value | None
+        if self.decoded is not None:
+            found = self.decoded.get(v.RID)
+        else:
+            # Asked of every span of a recording: nothing that was made for it stays. It stands near the beginning.
+            text = bytes(self.raw)
+            at = text.find(_RID)
+            if is_plain(text):
+                found = value_at(text, at + len(_RID), v.RID) if at >= 0 else None
+            else:
+                found = attributes_of(text).get(v.RID)
         return found if isinstance(found, str) else None
 
     def forget(self) -> None:

@@ -17,4 +17,4 @@ def judge(case: Case) -> Iterator[Finding]:
     yield of_request(journey, "R25", args=args, evidence=(abort, journey.transfer, journey.lookup))
 
 
-RULE = Rule("aborted", ("R25",), (v.PREFETCH_ABORT, v.PREFETCH_TRANSFER, v.PREFETCH_FINISH, v.PREFETCH_LOOKUP, v.PREFILL), of_case=judge)
+RULE = Rule("aborted", ("R25",), (v.PREFETCH_ABORT, v.PREFETCH_TRANSFER, v.PREFETCH_FINISH, v.PREFETCH_LOOKUP, v.PREFILL), of_case=judge, needs=(v.PREFETCH_ABORT,))

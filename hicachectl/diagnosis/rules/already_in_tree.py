@@ -17,4 +17,4 @@ def judge(case: Case) -> Iterator[Finding]:
         yield of_request(case.journey, "R23", args=args, evidence=(publish, case.journey.transfer))
 
 
-RULE = Rule("already in the tree", ("R23",), (v.PREFETCH_PUBLISH, v.PREFETCH_TRANSFER), of_case=judge)
+RULE = Rule("already in the tree", ("R23",), (v.PREFETCH_PUBLISH, v.PREFETCH_TRANSFER), of_case=judge, needs=(v.PREFETCH_PUBLISH,))

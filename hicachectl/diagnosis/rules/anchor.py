@@ -29,4 +29,4 @@ def _moved(rank: Attempt, operation: Span) -> bool:
     return any(count(span, v.OBJECTS_OK) for name in (v.STORE_PUT, v.STORE_EXIST) for span in rank.inside(operation, name))
 
 
-RULE = Rule("anchor without a buffer", ("W16",), (v.BUFFER_POOL, v.WRITE_STORE, v.STORE_PUT, v.STORE_EXIST), of_case=judge)
+RULE = Rule("anchor without a buffer", ("W16",), (v.BUFFER_POOL, v.WRITE_STORE, v.STORE_PUT, v.STORE_EXIST), of_case=judge, needs=(v.BUFFER_POOL, v.WRITE_STORE))

@@ -34,4 +34,4 @@ def _credited(case: Case) -> Finding:
     return of_request(journey, "G01", args=args, evidence=(*journey.attempt.all(v.PREFETCH_CREDIT), *tries[:4], prefill), certain=len(tries) > 1)
 
 
-RULE = Rule("claims", ("G01", "G02", "G07"), (v.PREFILL, v.ADMISSION, v.PREFETCH_CREDIT, v.PREFETCH_PUBLISH), of_case=judge)
+RULE = Rule("claims", ("G01", "G02", "G07"), (v.PREFILL, v.ADMISSION, v.PREFETCH_CREDIT, v.PREFETCH_PUBLISH), of_case=judge, needs=(v.PREFILL,))

@@ -34,4 +34,4 @@ def not_written(case: Case) -> Iterator[Finding]:
                     return
 
 
-RULE = Rule("draft model", ("A17", "W15"), (v.ENGINE, v.BACKEND_CREATE, v.WRITE_STORE, v.WRITE_POOLS), of_case=not_written, of_world=not_stored)
+RULE = Rule("draft model", ("A17", "W15"), (v.ENGINE, v.BACKEND_CREATE, v.WRITE_STORE, v.WRITE_POOLS), of_case=not_written, needs=(v.WRITE_STORE,), of_world=not_stored)

@@ -31,4 +31,4 @@ def judge(case: Case) -> Iterator[Finding]:
     yield of_request(case.journey, "L08", args=args, evidence=(refused, taken))
 
 
-RULE = Rule("held back", ("L08",), (v.ADMISSION, v.PREFILL), of_case=judge)
+RULE = Rule("held back", ("L08",), (v.ADMISSION, v.PREFILL), of_case=judge, needs=(v.ADMISSION,))

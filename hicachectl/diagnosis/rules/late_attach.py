@@ -35,4 +35,4 @@ def _attached(engine: Engine, rank: Attempt) -> Span | None:
     return done[-1] if done else None
 
 
-RULE = Rule("attached late", ("K10",), (v.BACKEND_ATTACH_ASKED, v.WRITE_BACKUP, v.WRITE_STORE, v.REQUEST_QUEUED, v.PREFILL), of_case=judge)
+RULE = Rule("attached late", ("K10",), (v.BACKEND_ATTACH_ASKED, v.WRITE_BACKUP, v.WRITE_STORE, v.REQUEST_QUEUED, v.PREFILL), of_case=judge, needs=(v.BACKEND_ATTACH_ASKED, v.WRITE_BACKUP))

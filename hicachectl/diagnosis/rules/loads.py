@@ -23,4 +23,4 @@ def judge(case: Case) -> Iterator[Finding]:
         yield of_request(journey, "L01", args={"matched": device, "promised": promised}, evidence=(ask, journey.admission))
 
 
-RULE = Rule("loads", ("L01", "G09"), (v.LOAD_BACK_ASK, v.LOAD_BACK, v.ADMISSION, v.PREFILL), of_case=judge)
+RULE = Rule("loads", ("L01", "G09"), (v.LOAD_BACK_ASK, v.LOAD_BACK, v.ADMISSION, v.PREFILL), of_case=judge, needs=(v.LOAD_BACK_ASK,))

@@ -66,4 +66,4 @@ def unknown(case: Case) -> Iterator[Finding]:
 
 READS = (v.PREFETCH_LOOKUP, v.STORE_EXIST, v.REQUEST_QUEUED)
 RULE = LossRule("lookup failed", ("R10", "R101", "E101", "K13"), (*READS, v.STORE_SAMPLE, v.STORE_PUT), judge)
-UNKNOWN_RULE = Rule("lookup failed, whatever is there", ("R10", "R101", "K13"), READS, of_case=unknown)
+UNKNOWN_RULE = Rule("lookup failed, whatever is there", ("R10", "R101", "K13"), READS, of_case=unknown, needs=(v.PREFETCH_LOOKUP,))

@@ -26,4 +26,4 @@ def found(case: Case) -> Finding:
     return of_request(journey, "G06", args={"reason": off(journey)}, evidence=(journey.gate, journey.attempt.first_prefill))
 
 
-RULE = Rule("matching off", ("G06",), (v.PREFETCH_GATE, v.PREFILL), of_case=judge)
+RULE = Rule("matching off", ("G06",), (v.PREFETCH_GATE, v.PREFILL), of_case=judge, needs=(v.PREFETCH_GATE,))

@@ -53,4 +53,4 @@ def _field(case: Case, call: Batch) -> str:
     return "KV dtype, model or layout"
 
 
-RULE = Rule("object size", ("K11",), (v.STORE_GET, v.STORE_PUT, v.PREFETCH_TRANSFER, v.CONTROLLER_OPEN), of_case=judge)
+RULE = Rule("object size", ("K11",), (v.STORE_GET, v.STORE_PUT, v.PREFETCH_TRANSFER, v.CONTROLLER_OPEN), of_case=judge, needs=(v.PREFETCH_TRANSFER,))

@@ -18,4 +18,4 @@ def judge(case: Case) -> Iterator[Finding]:
         yield of_request(journey, "R26", args={"attempts": tried, "most": most}, evidence=(gates[-1], journey.lookup, journey.attempt.first_prefill))
 
 
-RULE = Rule("retries used up", ("R26",), (v.PREFETCH_GATE, v.PREFETCH_LOOKUP, v.PREFETCH_TRANSFER, v.PREFILL, v.ENGINE_START), of_case=judge)
+RULE = Rule("retries used up", ("R26",), (v.PREFETCH_GATE, v.PREFETCH_LOOKUP, v.PREFETCH_TRANSFER, v.PREFILL, v.ENGINE_START), of_case=judge, needs=(v.PREFETCH_GATE,))

@@ -7,7 +7,7 @@ from hicachectl.diagnosis.finding import Finding, of_request
 from hicachectl.diagnosis.rule import Rule
 from hicachectl.model.attempt import Attempt
 from hicachectl.model.journey import Journey
-from hicachectl.model.namespaces import differ, named, namespace
+from hicachectl.model.namespaces import differ, namespace
 from hicachectl.model.pages import Write
 from hicachectl.model.world import World
 from tracers import vocabulary as v
@@ -18,7 +18,7 @@ Writers = dict[tuple[str, str | None], list[Attempt]]
 
 def judge(world: World) -> Iterator[Finding]:
     """Pages that one request read, and that a request of another namespace had written under the same key."""
-    if not named(world.walk()):
+    if not world.salted:
         return
     writers: Writers = defaultdict(list)
     for journey in world.journeys:

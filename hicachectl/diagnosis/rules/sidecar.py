@@ -59,4 +59,4 @@ def _code(puts: list[Span]) -> int | None:
     return next((code for code in (number(put, v.FIRST_BAD_CODE) for put in puts) if code), None)
 
 
-RULE = Rule("side pool", ("W14",), (v.BUFFER_POOL, v.STORE_PUT, v.STORE_GET, v.WRITE_STORE, v.WRITE_POOLS), of_case=failed_pools, of_world=judge)
+RULE = Rule("side pool", ("W14",), (v.BUFFER_POOL, v.STORE_PUT, v.STORE_GET, v.WRITE_STORE, v.WRITE_POOLS), of_case=failed_pools, needs=(v.WRITE_STORE,), of_world=judge)

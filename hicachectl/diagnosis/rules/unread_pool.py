@@ -33,4 +33,4 @@ def _read_before(rank: Attempt, publish: Span) -> Span | None:
     return next((read for read in reads if text(read, v.POOL_SHORT) is not None or read.error or read.end_ns > publish.start_ns), None)
 
 
-RULE = Rule("pool not read", ("R21",), (v.PREFETCH_PUBLISH, v.PREFETCH_TRANSFER, v.PREFETCH_POOLS_READ, v.TREE_OPEN), of_case=judge)
+RULE = Rule("pool not read", ("R21",), (v.PREFETCH_PUBLISH, v.PREFETCH_TRANSFER, v.PREFETCH_POOLS_READ, v.TREE_OPEN), of_case=judge, needs=(v.PREFETCH_PUBLISH,))

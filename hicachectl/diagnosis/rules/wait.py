@@ -56,4 +56,4 @@ def _stuck(case: Case) -> Finding | None:
     return of_request(case.journey, "R19", args=args, evidence=(*reads, *ends.values()))
 
 
-RULE = Rule("long wait", ("R19",), (v.PREFETCH_TRANSFER, v.PREFETCH_FINISH, v.LOAD_BACK_ASK, v.LOAD_BACK_START, v.LOAD_BACK_DONE, v.PREFILL), of_case=judge)
+RULE = Rule("long wait", ("R19",), (v.PREFETCH_TRANSFER, v.PREFETCH_FINISH, v.LOAD_BACK_ASK, v.LOAD_BACK_START, v.LOAD_BACK_DONE, v.PREFILL), of_case=judge, needs=(v.PREFETCH_TRANSFER,))

@@ -22,4 +22,4 @@ def judge(case: Case) -> Iterator[Finding]:
         yield of_request(journey, "W12", args={"objects": there, "bytes": moved}, evidence=evidence)
 
 
-RULE = Rule("already there", ("W12",), (v.WRITE_STORE, v.STORE_EXIST, v.STORE_PUT), of_case=judge)
+RULE = Rule("already there", ("W12",), (v.WRITE_STORE, v.STORE_EXIST, v.STORE_PUT), of_case=judge, needs=(v.WRITE_STORE,))

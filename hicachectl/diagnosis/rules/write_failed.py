@@ -72,4 +72,4 @@ def _puts(world: World, engine: str) -> Iterator[Span]:
     return (span for span in world.recording.walk() if span.name == v.STORE_PUT and span.engine == engine)
 
 
-RULE = Rule("write failed", ("W13", "A10"), (v.WRITE_STORE, v.STORE_PUT, v.STORE_EXIST, v.BACKEND_CONFIG, v.STORE_SETUP), of_case=judge, of_world=segments)
+RULE = Rule("write failed", ("W13", "A10"), (v.WRITE_STORE, v.STORE_PUT, v.STORE_EXIST, v.BACKEND_CONFIG, v.STORE_SETUP), of_case=judge, needs=(v.WRITE_STORE,), of_world=segments)

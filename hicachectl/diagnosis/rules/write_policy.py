@@ -13,10 +13,9 @@ def judge(case: Case) -> Iterator[Finding]:
     """Pages asked of the rung `written` for which not even a host copy was begun."""
     journey = case.journey
     engine, attempt = journey.attempt.engine, journey.attempt
-    rung = written_rung(journey, case.world.pages)
     left = unwritten(journey, case.world.pages)
     kept = [key for key in left if not case.world.pages.copied(engine.id, key, attempt.start_ns)]
-    if rung.state not in (NO, PARTIAL) or not kept or not attempt.all(v.WRITE_INSERT) + attempt.all(v.REQUEST_FINISHED):
+    if not kept or not attempt.all(v.WRITE_INSERT) + attempt.all(v.REQUEST_FINISHED) or written_rung(journey, case.world.pages).state not in (NO, PARTIAL):
         return
     policy, threshold = engine.text(v.WRITE_POLICY, attempt.start_ns), engine.number(v.WRITE_THRESHOLD, attempt.start_ns)
     args: dict[str, object] = {"tokens": len(kept) * journey.page}

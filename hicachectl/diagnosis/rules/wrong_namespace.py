@@ -7,7 +7,6 @@ from hicachectl.diagnosis.rule import Case, Rule
 from hicachectl.model.engine import Engine
 from hicachectl.model.journey import Journey
 from hicachectl.model.namespaces import has_extra_key, namespace
-from hicachectl.model.namespaces import named as named_ones
 from hicachectl.model.take import count
 from hicachectl.model.world import World
 from hicachectl.store import Span
@@ -51,7 +50,7 @@ def named(journey: Journey) -> str:
 
 def met(world: World) -> Iterator[Finding]:
     """Plain requests that matched such pages on the host, and nobody else had brought them there since the last reset."""
-    engines = dict.fromkeys(journey.attempt.engine.id for journey in named_ones(world.walk()) if orphaned(journey) is not None)
+    engines = dict.fromkeys(journey.attempt.engine.id for journey in world.salted if orphaned(journey) is not None)
     for name in engines:
         journeys = [journey for journey in world.journeys if journey.attempt.engine.id == name]
         yield from _met(journeys, [span.end_ns for span in world.engines[name].all(v.RESET)])
@@ -84,6 +83,6 @@ RULE = Rule(
     "wrong namespace",
     ("R27", "G08"),
     (v.REQUEST_QUEUED, v.PREFETCH_ENQUEUE, v.PREFETCH_PUBLISH, v.PREFETCH_GATE, v.PREFETCH_LOOKUP, v.PREFETCH_TRANSFER, v.RESET, v.PREFILL),
-    of_case=judge,
+    of_case=judge, needs=(v.PREFETCH_PUBLISH,),
     of_world=met,
 )
