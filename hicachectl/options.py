@@ -43,6 +43,10 @@ FailOnOption = Annotated[FailOn, typer.Option("--fail-on", help="Exit 1 when a f
 RunDirOption = Annotated[Optional[Path], typer.Option("--run", metavar="DIR", help="Folder for the recording; must be empty or absent.", show_default=False)]
 
 
+LONGEST_S = 86_400.0
+"""The longest time-out that can be given, a day: beyond some sizes the system's own calls refuse a time, infinity among them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """Where to read; which requests: by id, or how it begins, and by the code of a finding."""

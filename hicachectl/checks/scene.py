@@ -146,14 +146,15 @@ def _with_store(scene: Scene, timeout: float) -> Scene:
     extra = scene.arguments["hicache_storage_backend_extra_config"]
     try:
         config = store_config.read(scene.environment, extra, scene.sglang)
+        chosen = client(config) if config.master_server_address.value else None
     except store_config.NotConfiguredError as error:
         return replace(scene, config_problem=str(error), unconfigured=True)
     except OperatorError as error:
         return replace(scene, config_problem=str(error))
     seen = None
-    if config.master_server_address.value:
+    if chosen is not None:
         with_client = not scene.inside.mooncake_error
-        seen = pay(client(config), scene.inside.python, admin_port(config), timeout, with_client=with_client)
+        seen = pay(chosen, scene.inside.python, admin_port(config), timeout, with_client=with_client)
     return replace(scene, config=config, visit=seen)
 
 

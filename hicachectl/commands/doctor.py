@@ -10,7 +10,7 @@ import typer
 from hicachectl.checks import listed, scene
 from hicachectl.checks.result import Level, Result
 from hicachectl.exits import FOUND, UsageError, leave
-from hicachectl.options import Output, OutputOption
+from hicachectl.options import LONGEST_S, Output, OutputOption
 from hicachectl.views import doctor as view
 
 app = typer.Typer(add_completion=False)
@@ -32,7 +32,7 @@ QuickOption = Annotated[
     bool, typer.Option("--quick", help="Do not ask SGLang's own parser, which imports SGLang and takes seconds.")
 ]
 TimeoutOption = Annotated[
-    float, typer.Option("--timeout", metavar="S", min=0.1, help="Seconds that one call of the store may take.")
+    float, typer.Option("--timeout", metavar="S", min=0.1, max=LONGEST_S, help="Seconds that one call of the store may take.")
 ]
 
 

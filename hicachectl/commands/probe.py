@@ -17,7 +17,7 @@ from hicachectl.mooncake.probe.admin import locate
 from hicachectl.mooncake.probe.plan import Plan
 from hicachectl.mooncake.probe.report import Report
 from hicachectl.mooncake.probe.run import Tick, probe
-from hicachectl.options import Output, OutputOption
+from hicachectl.options import LONGEST_S, Output, OutputOption
 from hicachectl.views import probe as view
 
 app = typer.Typer(add_completion=False)
@@ -68,7 +68,7 @@ HttpOption = Annotated[
 TimeoutOption = Annotated[
     float,
     typer.Option(
-        "--timeout", metavar="S", min=0.1, help="Seconds that one call of the store may take.", rich_help_panel=STORE
+        "--timeout", metavar="S", min=0.1, max=LONGEST_S, help="Seconds that one call of the store may take.", rich_help_panel=STORE
     ),
 ]
 SegmentOption = Annotated[

@@ -7,6 +7,7 @@ import typer
 
 from hicachectl.keys.pools import Kind
 from hicachectl.mooncake.exists import Way
+from hicachectl.options import LONGEST_S
 
 PROMPT, SHAPE, STORE, ENGINE = "Which prompt", "Which shape", "Which store", "What follows from it"
 
@@ -277,7 +278,7 @@ LookupOption = Annotated[
 ]
 TimeoutOption = Annotated[
     float,
-    typer.Option("--timeout", metavar="S", min=0.1, help="Seconds that one call may take.", rich_help_panel=STORE),
+    typer.Option("--timeout", metavar="S", min=0.1, max=LONGEST_S, help="Seconds that one call may take.", rich_help_panel=STORE),
 ]
 ThresholdOption = Annotated[
     Optional[int],

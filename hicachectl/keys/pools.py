@@ -26,6 +26,9 @@ class Policy(str, Enum):
     trailing_pages = "trailing_pages"
 
 
+MOST_CONVS_DIGITS = 4
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """One object of a page in a pool: whose ranks stand in its key, what follows them, and what it holds."""
@@ -165,6 +168,8 @@ def _mamba(row: PoolRow, details: list[str], sglang: str) -> PoolUse:
         raise UsageError(
             f"'mamba:{':'.join(details)}' is no use of the pool mamba: expected mamba, mamba:N or mamba:N:conv-only"
         )
+    if len(details[0]) > MOST_CONVS_DIGITS:
+        raise UsageError(f"'mamba:{':'.join(details)}' has more convolution states than any model")
     use = PoolUse(row, convs=int(details[0]), temporal=len(details) == 1)
     if not use.parts(Kind.mha):
         raise UsageError("the pool mamba needs a temporal state or a convolution state")

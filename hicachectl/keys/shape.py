@@ -7,6 +7,10 @@ from hicachectl.exits import UsageError
 from hicachectl.keys.pools import Kind, PoolUse
 from hicachectl.keys.scheme import Scheme, scheme_of
 
+MOST = {"page_size": 1 << 20, "tp_size": 1024, "pp_size": 1024, "tp_lcm_size": 1024, "dcp_size": 1024, "cp_size": 1024}
+MOST_RANKS = 4096
+"""Beyond what any engine has; a slip of the keyboard must not name objects until the memory is full."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -37,10 +41,13 @@ class Shape:
     def __post_init__(self) -> None:
         """Refuse what no engine can be."""
         scheme = scheme_of(self.sglang)
-        for name in ("page_size", "tp_size", "pp_size", "dcp_size", "cp_size"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} must be 1 or more, not {getattr(self, name)}")
-        if self.tp_lcm_size is not None and (self.tp_lcm_size < 1 or self.tp_lcm_size % self.tp_size):
+        for name, most in MOST.items():
+            size = getattr(self, name)
+            if size is not None and not 1 <= size <= most:
+                raise UsageError(f"{name} must be from 1 to {most}, not {size}")
+        if (ranks := self.tp_size * self.pp_size * self.cp_size) > MOST_RANKS:
+            raise UsageError(f"{ranks} ranks (tp, pp and cp together) are more than any engine has: {MOST_RANKS} at most")
+        if self.tp_lcm_size is not None and self.tp_lcm_size % self.tp_size:
             raise UsageError(
                 f"tp_lcm_size {self.tp_lcm_size} is no multiple of tp_size {self.tp_size}: SGLang refuses it"
             )

@@ -46,10 +46,12 @@ class Arena:
             self.regions[0][start : start + PATTERN_BYTES] = block[: min(PATTERN_BYTES, total - start)]
         for start in range(0, total - 8, 4096):
             self.regions[0][start : start + 8] = start.to_bytes(8, "little")
+        # Now, and not within the first read's time-out: the kernel gives the memory when it is first written.
+        self.wipe(total)
 
-    def wipe(self) -> None:
-        """Zero the target, so that a later compare cannot be won by bytes of an earlier read."""
-        ctypes.memset(self.target, 0, self.total)
+    def wipe(self, size: int) -> None:
+        """Zero the first SIZE bytes of the target, so that a later compare cannot be won by bytes of an earlier read."""
+        ctypes.memset(self.target, 0, size)
 
     def same(self, size: int) -> bool:
         """Whether the first SIZE bytes of both regions are equal."""
@@ -128,7 +130,7 @@ class Client:
     def get_into(self, asked: Reply) -> Reply:
         """Read one key into the target: bytes or a negative code, and whether the bytes are those put."""
         size, arena = asked["size"], self._arena
-        arena.wipe()
+        arena.wipe(size)
         reply = _timed(lambda: [self.store.get_into(asked["key"], arena.target, size)])
         reply["same"] = arena.same(size)
         return reply
@@ -142,7 +144,7 @@ class Client:
     def batch_get_into(self, asked: Reply) -> Reply:
         """Read all keys in one zero-copy call, each into its own SIZE bytes of the target; compared with the source."""
         keys, arena = asked["keys"], self._arena
-        arena.wipe()
+        arena.wipe(len(keys) * asked["size"])
         pointers, sizes = _layout(arena.target, len(keys), asked["size"])
         reply = _timed(lambda: self.store.batch_get_into(keys, pointers, sizes))
         reply["same"] = arena.same(len(keys) * asked["size"])
@@ -157,7 +159,7 @@ class Client:
     def batch_get_into_multi_buffers(self, asked: Reply) -> Reply:
         """Read all keys in one call, each object into two buffers; compared with the source."""
         keys, arena = asked["keys"], self._arena
-        arena.wipe()
+        arena.wipe(len(keys) * asked["size"])
         pointers, sizes = _halves(arena.target, len(keys), asked["size"])
         reply = _timed(lambda: self.store.batch_get_into_multi_buffers(keys, pointers, sizes))
         reply["same"] = arena.same(len(keys) * asked["size"])

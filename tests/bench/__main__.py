@@ -16,6 +16,8 @@ PARTS = {
     "write": "What the writer does",
     "start": "Start of an engine, start of a command",
     "read": "Reading",
+    "probe": "A probe of the store",
+    "keys": "Page keys",
     "columns": "A column store",
     "engine": "The real engine, traced and untraced",
 }

@@ -89,9 +89,10 @@ def test_the_configuration_on_the_command_line_is_read():
         (["--server", "http://x", "--", "python"], 2, "not both"),
         (["--", "python3", "-m", "sglang.launch_server", "--tp", "two"], 4, "--tp"),
         (["--timeout", "0"], 2, ""),
+        (["--timeout", "inf"], 2, "86400"),
         (["--no-such"], 2, ""),
     ],
-    ids=["server", "both", "form", "timeout", "option"],
+    ids=["server", "both", "form", "timeout", "endless", "option"],
 )
 def test_exit_codes(words, code, said):
     """Each expected end has its exit code and a sentence."""

@@ -70,6 +70,11 @@ def new_store(there: list[str], asked: list[str]) -> dict[str, tuple[int, bytes]
     }
 
 
+def test_a_time_out_without_end_is_usage():
+    """A time that no call of the system takes is refused as usage, before anybody is asked."""
+    assert "86400" in run(*GIVEN, "--master", "127.0.0.1:1", "--timeout", "inf", code=2).stderr
+
+
 def test_help_has_an_example():
     """The help shows how it is used."""
     assert "Example:" in run("--help").stdout

@@ -68,7 +68,11 @@ def test_every_rank_asks_for_its_own_objects() -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"tp_size": 0}, "tp_size must be 1"),
+        ({"tp_size": 0}, "tp_size must be from 1"),
+        ({"tp_lcm_size": 0}, "tp_lcm_size must be from 1"),
+        ({"page_size": 10**23}, "page_size must be from 1 to"),
+        ({"pp_size": 10**9}, "pp_size must be from 1 to"),
+        ({"tp_size": 1024, "pp_size": 1024}, "1048576 ranks"),
         ({"tp_size": 2, "tp_lcm_size": 3}, "no multiple"),
         ({"linker": True}, "0.5.23"),
         ({"dcp_size": 2, "kind": Kind.mla, "tp_size": 2}, "0.5.23"),
@@ -92,6 +96,7 @@ def test_a_shape_that_sglang_cannot_have_is_refused(changes: dict, sentence: str
         ("swa:mla", NEWEST, "expected swa"),
         ("draft:mxa", NEWEST, "draft:mha or draft:mla"),
         ("mamba:x", NEWEST, "mamba:N"),
+        ("mamba:1000000000", NEWEST, "more convolution states"),
         ("mamba:1:conv-only", "0.5.14", "0.5.16"),
         ("mamba:0:conv-only", NEWEST, "temporal state or"),
     ],

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hicachectl.mooncake.probe.guard import decide
+from hicachectl.mooncake.probe.guard import Memory, decide
 
 MIB = 1 << 20
 
@@ -34,6 +34,14 @@ def test_an_unknown_fullness_means_no_put():
     assert not guard.may_put
     assert "port filtered" in guard.why
     assert "--admin" in guard.next
+
+
+@pytest.mark.parametrize(("needed", "available", "may"), [(10, 10, True), (11, 10, False), (11, 0, True)])
+def test_the_last_memory_of_a_host_is_not_taken(needed, available, may):
+    """Buffers that this host has no memory for are not made; where that is unknown, nothing is held back."""
+    guard = decide(gauges(0, 100), 5, 0.95, memory=Memory(needed, available))
+    assert guard.may_put is may
+    assert ("11 bytes" in guard.why) is not may
 
 
 def test_the_refusal_has_the_numbers():

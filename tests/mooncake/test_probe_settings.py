@@ -55,6 +55,20 @@ def test_an_address_is_enough():
         settings.read({}, None, None)
 
 
+def test_an_empty_address_names_no_other_store():
+    """An empty master on the command line, as of a variable that is not set, is not the configured one."""
+    assert settings.client(settings.read(ENVIRONMENT, "", None), "").master_server_address == ""
+
+
+@pytest.mark.parametrize("name", ["master_server_address", "local_hostname", "metadata_server", "protocol", "device_name"])
+@pytest.mark.parametrize("value", [5, True, ["a"], {"a": "b"}])
+def test_a_setting_that_is_no_text_is_refused(name, value):
+    """What the client takes as text may be anything in JSON: a clear refusal, and no crash."""
+    extra = json.dumps({"master_server_address": "x:2", name: value})
+    with pytest.raises(BadInputError, match=f"{name}.*no text"):
+        settings.client(settings.read({}, None, extra))
+
+
 def test_a_store_known_by_its_client_server_alone_needs_a_master():
     """Where only a standalone client's address is configured, the user is asked for the master."""
     with pytest.raises(UsageError, match="--master"):

@@ -171,11 +171,49 @@ def test_rdma_without_a_device_is_told(running):
     assert not report.failed
 
 
+ASKED = ("batch_put_start", "batch_put_end", "batch_get_replica_list")
+
+
+def moved(store: Store, deed: Callable[[], Report]) -> tuple[Report, dict[str, float]]:
+    """A probe's report, with what the master counted meanwhile: bytes that were put, and requests."""
+    before = master.metrics(store.http)
+    report = deed()
+    after = master.metrics(store.http)
+    old, new = master.operations(before), master.operations(after)
+    counted: dict[str, float] = {name: new[name][0] - old[name][0] for name in ASKED}
+    return report, counted | {"bytes": after["master_value_size_bytes_sum"] - before["master_value_size_bytes_sum"]}
+
+
 def test_bandwidth_is_told_beside_that_of_a_bare_loop(running):
-    """Both directions, each with its ratio to a bare loop of the same run: how near to one it comes is the machine's affair, and no test's."""
-    report = run(running, bench=True, pages=128)
+    """Both directions, and the bare loop's calls are the probe's: as many of them, as many bytes, and all under own keys that are removed."""
+    plain, without = moved(running, lambda: run(running))
+    report, counted = moved(running, lambda: run(running, bench=True))
+    assert not report.failed
+    assert report.left_behind == []
     assert [row.step for row in report.bench] == ["batch_put", "batch_get"]
-    assert all(row.ratio > 0 for row in report.bench)
+    steps = {step.name: step for step in report.steps}
+    rounds = steps["batch_put"].calls
+    batch = 16 * 2 * 65536
+    for row in report.bench:
+        assert (len(row.seconds), len(row.bare_seconds)) == (rounds, rounds)
+        assert row.bytes == batch == steps[row.step].bytes / rounds
+        assert all(second > 0 for second in (*row.seconds, *row.bare_seconds))
+        assert row.ratio == pytest.approx(row.gb_per_s / row.bare_gb_per_s, rel=0.01)
+    more = 2 * rounds - 2  # a call of the probe and one of the bare loop a round, where the plain probe made two of its own
+    assert {name: counted[name] - without[name] for name in ASKED} == dict.fromkeys(ASKED, more)
+    assert counted["bytes"] - without["bytes"] == more * batch
+    assert report.put - plain.put == more * 32
+    assert steps["remove"].n - next(step.n for step in plain.steps if step.name == "remove") == more * 32
+
+
+def test_a_probe_larger_than_the_store_takes_no_memory_and_blames_nobody(running):
+    """Where the put is refused beforehand, no large buffer is made for it, and the steps that only read still go right."""
+    report = run(running, size=1 << 30, pages=1000, timeout=3.0)
+    found = codes(report)
+    assert found["put"] == (False, None, "NOT_PUT")
+    assert found["register"] == (True, 0, "OK")
+    assert found["get_missing"] == (True, -704, "OBJECT_NOT_FOUND")
+    assert [step.name for step in report.failed] == ["put"]
 
 
 def test_over_http_alone(running):

@@ -267,3 +267,35 @@ def test_a_real_engines_objects_are_found_under_a_wrong_shape(served: Served) ->
     assert found["changes"]["page_size"] == 16
     assert found["changes"].get("tp_size", 1) == served.tp_size
     assert "prefix" in found["changes"]
+
+
+@pytest.mark.slow
+def test_the_hit_on_what_a_real_engine_wrote_is_a_brute_force_count(served: Served) -> None:
+    """With objects of a real engine removed at random, map, hit and unreachable pages are what counting the master's own list gives."""
+    told = probe(served)
+    shape = Shape(**{name: told["shape"][name] for name in ("sglang", "page_size", "tp_size", "tag", "model_name", "format_tag")})
+    pages = [page["page_key"] for page in told["pages"]]
+    written = [{each["key"] for each in page["objects"]} for page in told["pages"]]
+    every = sorted(set().union(*written))
+    assert len(every) == 2 * served.tp_size * len(pages)
+    where = Place(served.store.http, ClientSettings(served.store.master, local_hostname="127.0.0.1"))
+
+    with connected(where.settings) as session:
+        assert session.buffers(1 << 16).codes == (0, 0)
+
+        @given(st.sets(st.sampled_from(every), max_size=6))
+        @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+        def check(removed: set[str]) -> None:
+            # A put leaves the engine's objects as they are, and brings back the names of those that an earlier example removed.
+            assert set(session.batch_put_from(every, 64).codes) == {0}
+            assert not removed or set(session.remove(sorted(removed)).codes) == {0}
+            listed = set(master.keys(served.store.http))
+            whole = [{key for key in every if page in key} <= listed for page in pages]
+            hit = next((page for page, complete in enumerate(whole) if not complete), len(pages))
+            found = asked(of_tokens(PROMPT, shape), where).presence
+            assert found is not None
+            assert (found.contiguous_pages, found.unreachable_pages) == (hit, sum(whole[hit:]))
+            assert sum(answer for row in found.answers for answer in row) == len(every) - len(removed)
+            assert (found.gap is None) == (not removed)
+
+        check()

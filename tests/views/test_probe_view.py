@@ -34,7 +34,7 @@ REPORT = Report(
     not_run=[NotRun("multi_put", "batch_get failed"), NotRun("multi_get", "batch_get failed")],
     side_effects=["12 puts"],
     left_behind=[f"hicachectl-probe-x-{number}" for number in range(7)],
-    bench=[Bench("batch_put", 0.67, 0.7)],
+    bench=[Bench("batch_put", 67 * 10**7, (1.0, 2.0), (67 / 70, 2.0))],
     log=["E1129 trouble"],
     connected=True,
 )
@@ -109,7 +109,7 @@ def test_the_document_has_the_fields_that_were_promised():
     assert set(document) >= {"store", "steps", "side_effects", "left_behind"}
     promised = {"name", "ok", "code", "code_name", "n", "bytes", "p50_ms", "p99_ms", "gb_per_s", "meaning"}
     assert all(set(step) >= promised for step in document["steps"])
-    assert document["bench"] == [{"step": "batch_put", "gb_per_s": 0.67, "bare_gb_per_s": 0.7, "ratio": 0.957}]
+    assert document["bench"] == [{"step": "batch_put", "gb_per_s": 0.67, "bare_gb_per_s": 0.7, "ratio": 0.957, "bytes": 670000000, "rounds": 2}]
 
 
 def test_a_report_over_http_alone():

@@ -1,4 +1,4 @@
-"""Whether the store has room for the probe's objects without evicting somebody's."""
+"""Whether the store and this host have room for the probe's objects without pushing out somebody's."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +13,29 @@ class Guard:
     next: str = ""
 
 
-def decide(sample: dict[str, int | float] | None, wanted: int, watermark: float, why_unknown: str = "") -> Guard:
-    """Whether WANTED more bytes keep the store at or below WATERMARK (0..1) of its capacity.
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes of this host's memory that the probe's own buffers take, and that are available. `available` 0: unknown."""
+
+    needed: int = 0
+    available: int = 0
+
+
+def decide(sample: dict[str, int | float] | None, wanted: int, watermark: float, why_unknown: str = "", memory: Memory = Memory()) -> Guard:
+    """Whether WANTED more bytes keep the store at or below WATERMARK (0..1) of its capacity, and MEMORY is there for the buffers.
 
     A store without capacity has nothing to evict: the put is allowed, and the store refuses it. Where the gauges are unknown the answer
-    is no: a probe never evicts.
+    is no: a probe never evicts. Nor does it take the last memory of a host, where the kernel would end the engine to make room.
     """
+    if memory.available and memory.needed > memory.available:
+        return Guard(
+            may_put=False,
+            why=(
+                f"nothing was put: the probe's own buffers would take {memory.needed} bytes of memory, and this host has {memory.available} available; "
+                "a kernel without memory ends processes, an engine among them"
+            ),
+            next="Probe with fewer or smaller objects (--pages, --size).",
+        )
     if sample is None:
         return Guard(
             may_put=False,

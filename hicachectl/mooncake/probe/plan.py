@@ -7,6 +7,8 @@ from hicachectl.mooncake.client import CALL_TIMEOUT_S, ClientSettings
 from hicachectl.mooncake.probe.rows import Keys, Row, Stage
 
 PREFIX = "hicachectl-probe"
+SMALLEST_BUFFER = 1 << 16
+"""Bytes of each buffer at least: the steps whose objects have a size of their own need them."""
 BENCH_ROUNDS = 24
 BENCH_ROUNDS_AT_MOST = 150
 BENCH_QUIET_ROUNDS = 12
@@ -40,7 +42,7 @@ class Plan:
     @property
     def buffer_bytes(self) -> int:
         """Bytes of each of the two buffers."""
-        return max(self.batch_bytes, 1 << 16)
+        return max(self.batch_bytes, SMALLEST_BUFFER)
 
     def rounds(self, stage: Stage) -> int:
         """How often the stage's rows run, at least."""

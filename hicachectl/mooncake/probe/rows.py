@@ -92,8 +92,8 @@ STAGES: tuple[Stage, ...] = (
     Stage(
         "missing",
         (
-            Row("exists_missing", "is_exist", Expect.no, Keys.one, "missing"),
-            Row("get_missing", "get_into", Expect.missing, Keys.one, "missing"),
+            Row("exists_missing", "is_exist", Expect.no, Keys.one, "missing", WARM_UP_BYTES),
+            Row("get_missing", "get_into", Expect.missing, Keys.one, "missing", WARM_UP_BYTES),
         ),
         writes=False,
     ),

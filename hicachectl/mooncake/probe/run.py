@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from hicachectl.checks import machine
 from hicachectl.exits import UnreachableError
 from hicachectl.mooncake import master
 from hicachectl.mooncake.child import GONE
@@ -21,7 +22,7 @@ from hicachectl.mooncake.client import (
 from hicachectl.mooncake.probe import effects, guard, stories
 from hicachectl.mooncake.probe.admin import Admin, Watch, locate
 from hicachectl.mooncake.probe.measure import MOVING, Measure
-from hicachectl.mooncake.probe.plan import BENCH_QUIET_ROUNDS, Plan
+from hicachectl.mooncake.probe.plan import BENCH_QUIET_ROUNDS, SMALLEST_BUFFER, Plan
 from hicachectl.mooncake.probe.reach import reach
 from hicachectl.mooncake.probe.report import Bench, NotRun, Report, StepResult
 from hicachectl.mooncake.probe.rows import CONNECT, STAGES, Expect, Keys, Needs, Row, Stage
@@ -106,7 +107,8 @@ class Interpreter:
     removal_story: tuple[str, str] = ("", "")
     bare: dict[str, list[float]] = field(default_factory=lambda: {"batch_put": [], "batch_get": []})
     """Seconds of the yardstick's calls, by the step that they are compared with."""
-    fastest: dict[str, float] = field(default_factory=dict)
+    own: dict[str, list[float]] = field(default_factory=dict)
+    """Seconds of the calls that they are compared with."""
 
     @property
     def plan(self) -> Plan:
@@ -131,7 +133,8 @@ class Interpreter:
     def _guard(self) -> None:
         """Decide once, after set-up (a segment of our own counts), whether anything may be put."""
         watch, wanted, watermark = self.run.watch, self.plan.batch_bytes, effects.watermark(self.plan, self.run.watch)
-        decision = guard.decide(watch.sample(), wanted, watermark, watch.problem)
+        memory = guard.Memory(2 * self.plan.buffer_bytes, machine.look().memory_available)
+        decision = guard.decide(watch.sample(), wanted, watermark, watch.problem, memory)
         self.run.report.store["guard"] = guard.described(decision, wanted, watermark)
         if not decision.may_put:
             self.no_put = "nothing was put"
@@ -154,11 +157,7 @@ class Interpreter:
                 break
         finished = {name: self.measures[name].result() for name in names if self.measures[name].seconds}
         report.steps += (finished | self.failed).values()
-        self.fastest |= {
-            name: min(measure.seconds)
-            for name, measure in self.measures.items()
-            if name in self.bare and measure.seconds
-        }
+        self.own |= {name: measure.seconds for name, measure in self.measures.items() if name in self.bare}
         report.not_run += [
             NotRun(name, f"{next(iter(self.failed))} failed") for name in names if name not in finished | self.failed
         ]
@@ -230,7 +229,8 @@ class Interpreter:
     def _arguments(self, row: Row, keys: list[str]) -> dict[str, object]:
         arguments: dict[str, object] = {
             "size": self.plan.object_bytes(row),
-            "bytes": self.plan.buffer_bytes,
+            # Where nothing is put, nothing is read either: large buffers would only take memory from the engines of this host.
+            "bytes": SMALLEST_BUFFER if self.no_put else self.plan.buffer_bytes,
             "elements": row.elements,
         }
         if row.keys is Keys.one:
@@ -305,9 +305,8 @@ class Interpreter:
         if self.removal.seconds and REMOVE.step not in self.failed:
             report.steps.append(self.removal.result(*self.removal_story))
         for name, bare in self.bare.items():
-            if bare and (own := self.fastest.get(name)):
-                speeds = (round(self.plan.batch_bytes / seconds / 1e9, 4) for seconds in (own, min(bare)))
-                report.bench.append(Bench(name, *speeds))
+            if bare and (own := self.own.get(name)):
+                report.bench.append(Bench(name, self.plan.batch_bytes, tuple(own), tuple(bare)))
         if report.failed:
             report.log = self.session.trouble()
         if report.connected and (answer := self.session.close()) is not None:

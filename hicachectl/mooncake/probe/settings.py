@@ -3,8 +3,9 @@
 import re
 from collections.abc import Mapping
 from importlib import metadata
+from typing import Any
 
-from hicachectl.exits import UsageError
+from hicachectl.exits import BadInputError, UsageError
 from hicachectl.mooncake import config as store_config
 from hicachectl.mooncake import master
 from hicachectl.mooncake.client import ClientSettings
@@ -39,22 +40,29 @@ def client(
 
     The segment that the configuration names is for engines: this client lends SEGMENT_SIZE bytes, and so by default none.
     """
-    asked = address or config.master_server_address.value
-    if not asked:
+    asked = config.master_server_address.value if address is None else address
+    if asked is None:
         raise UsageError(
             f"the configuration ({config.source.value}) names a client_server_address only, whose master is unknown: give --master HOST:PORT"
         )
     tenant = config.tenant_id.value
     return ClientSettings(
-        master_server_address=asked,
-        local_hostname=config.local_hostname.value,
-        metadata_server=config.metadata_server.value,
-        protocol=protocol or config.protocol.value,
-        device_name=config.device_for(0).value if device is None else device,
+        master_server_address=asked if address is not None else _text("master_server_address", config.master_server_address),
+        local_hostname=_text("local_hostname", config.local_hostname),
+        metadata_server=_text("metadata_server", config.metadata_server),
+        protocol=protocol or _text("protocol", config.protocol),
+        device_name=_text("device_name", config.device_for(0)) if device is None else device,
         segment_size=segment_size,
         local_buffer=ClientSettings.staging(object_size),
         tenant_id="" if tenant == store_config.DEFAULT_TENANT else tenant,
     )
+
+
+def _text(name: str, setting: store_config.Value[Any]) -> str:
+    """The value of a setting that the client's `setup` takes as text; JSON can hold anything, and SGLang passes it on as it is."""
+    if not isinstance(setting.value, str):
+        raise BadInputError(f"{name} {setting.value!r} ({setting.origin}) is no text: the Mooncake client refuses it")
+    return setting.value
 
 
 def admin_port(config: store_config.StoreConfig, address: str | None = None) -> int | None:
