@@ -35,7 +35,7 @@ def main() -> None:
     assert page_keys(tokens, PAGE_SIZE, sglang="0.5.14")[-1] == bare(data, PAGE_SIZE * 4).hex()
     own = (lambda times: [page_keys(tokens, PAGE_SIZE, sglang="0.5.14") for _ in range(times)] and None, 1)
     yardstick = (lambda times: [bare(data, PAGE_SIZE * 4) for _ in range(times)] and None, 1)
-    median, spread = middle(ratios({"keys": own}, yardstick, 3 if quick() else 11)["keys"])
+    median, spread = middle(ratios({"keys": own}, yardstick, 3 if quick() else 5)["keys"])
     show([Figure(f"{pages:,} page keys of {PAGE_SIZE} tokens, of a bare hashlib loop", median, TARGET, " x", spread)])
 
 
