@@ -1,13 +1,15 @@
 """Writes, looks up and reads pages of layouts through SGLang's own pools, controller and store; run as `layouts_driver.py LAYOUT[-PART]...`.
 
 No model and no scheduler: the cache's classes alone, on the CPU, against the store that the environment names. With PART, the
-last page's object with PART in its key is taken away before the look-up. One process a layout, forked after the imports, which take
+last page's object with PART in its key is taken away before the look-up, with PART@N that of the first N pages; what `probe-keys` then
+foretells is asked where PROBED has the layout. One process a layout, forked after the imports, which take
 longest; each prints one JSON line. What differs between releases is in `layouts_pools` and `layouts_pools_23`.
 """
 
 import importlib
 import json
 import os
+import subprocess
 import sys
 import time
 import urllib.request
@@ -15,6 +17,8 @@ from importlib import metadata
 
 PAGES = 6
 PATIENCE_S = 30.0
+# Layout -> what the command line must be told of it; the object keys of 0.5.14 have no model name.
+PROBED = {"mha": ("--kind", "mha"), "mla": ("--kind", "mla")}
 RELEASES = {"0.5.14": "layouts_pools", "0.5.23": "layouts_pools_23"}
 pools = importlib.import_module(RELEASES[metadata.version("sglang")])
 
@@ -73,7 +77,9 @@ def play(layout, first, rid, without):
     controller.write_storage(written, tokens, hash_value=list(hashes), **more)
     operation = controller.ack_backup_queue.get(timeout=PATIENCE_S)
     stored = keys(hashes)
-    removed = forget(without, hashes) if without else []
+    part, _, among = without.partition("@")
+    removed = forget(part, hashes[: int(among)] if among else hashes) if without else []
+    foretold = probed(rid, tokens, page) if among else None
     fetched, asked = pools.prefetch(layout, rid, tokens, [transfer(pool, hashes) for pool in layout.pools])
     read = pools.wait_for(controller, fetched, page, PATIENCE_S)
     return {
@@ -86,6 +92,7 @@ def play(layout, first, rid, without):
         "multi_buffer": sorted(ways),
         "groups": sorted(groups),
         "removed": removed,
+        "probed": foretold,
         "found": len(fetched.hash_value) * page,
         "read": read,
         "same": same(anchor, written, asked, read // page) if read else None,
@@ -149,6 +156,15 @@ def keys(hashes):
     host = os.environ["MOONCAKE_MASTER"].partition(":")[0]
     with urllib.request.urlopen(f"http://{host}:{os.environ['MOONCAKE_MASTER_METRICS_PORT']}/get_all_keys", timeout=5) as answer:
         return sorted(key for key in answer.read().decode().split("\n") if any(page in key for page in hashes))
+
+
+def probed(rid, tokens, page):
+    """What the command foretells of these tokens, asked with the store and the shape alone."""
+    shape = (*PROBED[rid.partition("-")[0]], "--page-size", str(page), "--model-name", "a-model", "--sglang", metadata.version("sglang"))
+    words = ("probe-keys", "--tokens", ",".join(map(str, tokens)), *shape, "-o", "json")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HICACHECTL_TRACE")}
+    done = subprocess.run([sys.executable, "-m", "hicachectl", *words], env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return json.loads(done.stdout) if done.returncode == 0 else {"failed": done.stderr}
 
 
 def forget(part, hashes):

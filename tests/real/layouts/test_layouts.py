@@ -81,7 +81,9 @@ SHORT: dict[str, tuple[int, list[str], str]] = {
 }
 if NEWEST:  # 0.5.14 reads such a pool with all its host slots for fewer pages, and the read raises
     SHORT["dsa-_indexer"] = (5, ["kv=6", "indexer=5"], "indexer")
-MORE = [SKIPS, UNWRITTEN, *(["mamba_rank_1"] if NEWEST else [])]
+# Layout and the object that is taken away -> the page that it is of.
+FORETOLD = {"mha-_v@3": 2, "mha-_k@1": 0, "mla-_k@5": 4, "mla-_k@2": 1}
+MORE = [*FORETOLD, SKIPS, UNWRITTEN, *(["mamba_rank_1"] if NEWEST else [])]
 
 
 @pytest.fixture(scope="module")
@@ -168,6 +170,18 @@ def test_the_pool_that_shortens_the_prefix_is_named(played: tuple[dict[str, dict
     assert set(each) <= set(found.attributes[v.POOL_PAGES])
     (lookup,) = spans(played, name, v.PREFETCH_LOOKUP)
     assert lookup.attributes[v.HIT_TOKENS] == pages * told["page"] == told["found"]
+
+
+@pytest.mark.parametrize("name", FORETOLD)
+def test_probe_keys_foretells_what_the_pool_then_reads(played: tuple[dict[str, dict[str, Any]], Recording], name: str) -> None:
+    """One object of a page gone from what SGLang's own pool and store class wrote: hit, gap and what lies behind are told before it reads."""
+    told, page = played[0][name], FORETOLD[name]
+    probed, (key,) = told["probed"], told["removed"]
+    assert probed["first_gap"] == {"page": page, "key": key, "code": None}, probed
+    assert (probed["contiguous_pages"], probed["unreachable_pages"]) == (page, PAGES - page - 1)
+    assert told["found"] == page * told["page"]
+    ours = [each["key"] for each_page in probed["pages"] for each in each_page["objects"]]
+    assert sorted(ours) == told["keys"]
 
 
 def test_a_rank_that_has_what_others_write_writes_nothing(played: tuple[dict[str, dict[str, Any]], Recording]) -> None:
