@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import invoke
 import pytest
-from installed import needs
+from installed import needs, other_master
 
 from hicachectl.checks import arguments, inside, layout
 from hicachectl.exits import OperatorError
@@ -33,7 +33,6 @@ ENGINE = [
     "--hicache-storage-backend",
     "mooncake",
 ]
-OTHER_MASTER = "HICACHECTL_OTHER_MASTER"
 """Names a mooncake_master of a release that is not the client's."""
 
 
@@ -130,9 +129,7 @@ def test_a_store_without_memory_is_a_warning():
 def test_a_master_of_another_release(tmp_path):
     """A master of another release is an error with its story: setup 0, every call -900."""
     needs("mooncake")
-    binary = os.environ.get(OTHER_MASTER)
-    if not binary:
-        pytest.skip(f"${OTHER_MASTER} names no mooncake_master of another release")
+    binary = other_master()
     rpc, admin = lab_store._free_ports()
     words = [binary, f"--rpc_port={rpc}", f"--metrics_port={admin}", "--rpc_address=127.0.0.1"]
     with (tmp_path / "log").open("w") as log, subprocess.Popen(words, stderr=log, stdout=log) as process:

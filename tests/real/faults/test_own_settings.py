@@ -1,7 +1,6 @@
 """Faults that come with an engine's settings: each with an engine of its own."""
 
 import json
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,7 @@ import faults_bench as bench
 import pytest
 from faults_bench import MIB, Bench, explain, tokens
 from faults_releases import expected
-from installed import only
+from installed import only, other_master
 from test_one_engine import lost
 
 from hicachectl.lab import model
@@ -130,7 +129,7 @@ def test_a_tree_that_has_no_storage(lab: Bench, store: lab_store.Store) -> None:
 
 def test_f22_a_master_of_another_release(lab: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Setup returns -900: the number, its name, this client's release, and that the master's must be another."""
-    other = other_master()
+    other = Path(other_master())
     monkeypatch.setattr(lab_store, "master_binary", lambda: other)
     with bench.store(segment=0) as foreign:
         run, code = lab.fails(foreign, "f22")
@@ -142,18 +141,6 @@ def test_f22_a_master_of_another_release(lab: Bench, monkeypatch: pytest.MonkeyP
     assert "another release" in first["args"]["cause"]
     assert found.document["engines"][0]["backend"]["state"] == "no"
     assert code != 0
-
-
-def other_master() -> Path:
-    """The master of another release, from the environment of the other pair or from HICACHECTL_TESTS_OTHER_MASTER; skip where there is none."""
-    if given := os.environ.get("HICACHECTL_TESTS_OTHER_MASTER"):
-        return Path(given)
-    cache = os.environ.get("HICACHECTL_ENVS") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hicachectl" / "envs"
-    own = lab_store.master_binary().read_bytes()
-    for path in sorted(Path(cache).glob("base-*/lib/python*/site-packages/mooncake/mooncake_master")):
-        if path.read_bytes() != own:
-            return path
-    pytest.skip("no Mooncake of another release is at hand: build the other pair's environment, or name its master in HICACHECTL_TESTS_OTHER_MASTER")
 
 
 @pytest.mark.slow
