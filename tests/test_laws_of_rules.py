@@ -33,6 +33,7 @@ def test_a_rule_declares_codes_and_spans_that_exist(rule: Rule | LossRule) -> No
     assert len(declared(rule)) == len(rule.codes)
     assert set(rule.reads) <= v.SPANS.keys()
     assert len(set(rule.reads)) == len(rule.reads)
+    assert isinstance(rule, LossRule) or set(rule.needs) <= set(rule.reads)
     assert rule.codes
     assert rule.reads
 

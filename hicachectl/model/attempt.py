@@ -109,7 +109,18 @@ class Attempt:
     def _lookups(self) -> list[Batch]:
         end = self.first_prefill
         asked = [span for span in self.all(v.PREFETCH_LOOKUP) if end is None or span.start_ns <= end.start_ns]
-        return [batch(call) for span in asked for call in self.inside(span, v.STORE_EXIST)]
+        return [self.call(call) for span in asked for call in self.inside(span, v.STORE_EXIST)]
+
+    def call(self, span: Span) -> Batch:
+        """The objects of a call that this request made; read once, whoever asks for them."""
+        found = self._calls.get(span.span_id)
+        if found is None:
+            found = self._calls[span.span_id] = batch(span)
+        return found
+
+    @once
+    def _calls(self) -> dict[str, Batch]:
+        return {}
 
     @once
     def key_prefix(self) -> str:

@@ -68,7 +68,7 @@ class Fingerprints:
 
     def shared(self, own: Attempt) -> bool:
         """Whether another request has a block of this one."""
-        return not (self._more.keys().isdisjoint(own.blocks) and {own, None}.issuperset(map(self._one.get, own.blocks)))
+        return bool(self._one) and not (self._more.keys().isdisjoint(own.blocks) and {own, None}.issuperset(map(self._one.get, own.blocks)))
 
     def twins(self, own: Attempt, end_token: int, pages: Pages, time_ns: int) -> Iterator[Twin]:
         """Requests that share the first END_TOKEN tokens, by a block that covers them all, and wrote them under another key by a time."""

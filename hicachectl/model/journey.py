@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from hicachectl.model.attempt import Attempt, reason
 from hicachectl.model.engine import LOOKUP_THREAD, NO, NOT_ASKED, PARTIAL, UNKNOWN, YES
-from hicachectl.model.objects import Batch, batch
+from hicachectl.model.objects import Batch
 from hicachectl.model.once import once
 from hicachectl.model.pages import Write
 from hicachectl.model.ranks import numbers_of
@@ -141,7 +141,7 @@ class Journey:
     @once
     def lookup_calls(self) -> list[Batch]:
         """The existence calls of that lookup."""
-        return [batch(span) for span in self.attempt.inside(self.lookup, v.STORE_EXIST)]
+        return [self.attempt.call(span) for span in self.attempt.inside(self.lookup, v.STORE_EXIST)]
 
     @once
     def pools_found(self) -> Span | None:
@@ -216,7 +216,7 @@ class Journey:
     @once
     def transfer_calls(self) -> list[Batch]:
         """The get calls of that transfer."""
-        return [batch(span) for span in self.attempt.inside(self.transfer, v.STORE_GET)]
+        return [self.attempt.call(span) for span in self.attempt.inside(self.transfer, v.STORE_GET)]
 
     @once
     def agreed(self) -> int:

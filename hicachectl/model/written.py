@@ -74,13 +74,16 @@ def _writes(rank: Attempt, pages: Pages, names: Sequence[Hashable]) -> list[Sequ
 
     What the rank's own lookup said of a page goes before what is known from writes.
     """
-    began, present, absent = _begun(rank), rank.present, rank.absent
+    began, present = _begun(rank), rank.present
     found: list[Sequence[Write] | None] = []
     for length, writes in pages.runs(rank.key_prefix, names):
         later = after(writes, rank.key_suffixes, began)
         there = bool(pages.known(writes, rank.key_suffixes, began))
-        run = names[len(found) : len(found) + length]
-        found += [None if name in present or (there and name not in absent) else later for name in run]
+        if there or present:
+            run = names[len(found) : len(found) + length]
+            found += [None if name in present or (there and name not in rank.absent) else later for name in run]
+        else:
+            found += [later] * length
     return found
 
 

@@ -92,11 +92,13 @@ class Decoder:
             span.name = share(span.name, span.name)
             span.trace_id = share(span.trace_id, span.trace_id)
 
-
     def owned(self, spans: list[Span]) -> None:
-        """Look for the request id of each span now, while its line is at hand; those of one request share it."""
+        """Look for the request id of each span now, while its line is at hand; ids that come again are shared."""
         share = self._shared.setdefault
+        ids = {span.span_id: span.span_id for span in spans}
         for span in spans:
+            if span.parent_id:
+                span.parent_id = ids.get(span.parent_id, span.parent_id)
             rid = span.rid
             if rid is not None:
                 span.owner = share(rid, rid)

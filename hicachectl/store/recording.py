@@ -19,7 +19,7 @@ from hicachectl.store.shelf import named, newest
 from hicachectl.store.span import Span, Value
 from tracers import vocabulary as v
 
-_STRIDE = 1024
+_STRIDE = 256
 """In the order of time spans lie all over a file, and each that is looked into brings 64 KiB around it into memory."""
 
 
@@ -73,7 +73,7 @@ class Recording:
         """Engine id -> number of its spans that there are, here or where they are kept."""
         if self.told is not None:
             return {engine: told.spans for engine, told in self.told.items()}
-        return Counter(span.engine for span in self.spans)
+        return Counter(map(attrgetter("engine"), self.spans))
 
     @property
     def ended_ns(self) -> int:
