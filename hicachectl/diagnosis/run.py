@@ -69,7 +69,7 @@ def judge(seen: World) -> Diagnosis:
     return found
 
 
-_BETWEEN = 200
+_BETWEEN = 64
 
 
 class Judging:

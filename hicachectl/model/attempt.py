@@ -133,7 +133,7 @@ class Attempt:
         return self.engine.suffixes_at(self.start_ns)
 
     @once
-    def page_names(self) -> list[Hashable]:
+    def page_names(self) -> tuple[Hashable, ...]:
         """The same as `Pages` names them."""
         return page_names(text(self.first(v.REQUEST_QUEUED), v.PROMPT_PAGE_KEYS) or "")
 

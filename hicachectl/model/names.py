@@ -2,12 +2,15 @@
 
 import struct
 from collections.abc import Hashable, Sequence
+from functools import lru_cache
 
 from tracers import vocabulary as v
 
 _KEY = v.PAGE_KEY_DIGITS // 2
 _HALF = _KEY // 2
 """Bytes of a page key, and of its first half: a digest of as many bytes names one page as well as the whole does."""
+_MOST = 32
+"""Prompts remembered: what a request asks for is what its lookup, its get and its put name once more, moments later."""
 
 
 def page_name(page_key: str) -> Hashable:
@@ -18,7 +21,8 @@ def page_name(page_key: str) -> Hashable:
         return page_key
 
 
-def page_names(joined: str) -> list[Hashable]:
+@lru_cache(_MOST)
+def page_names(joined: str) -> tuple[Hashable, ...]:
     """The same of the page keys that are JOINED without a separator; what is left behind the last whole one is none."""
     count = len(joined) // v.PAGE_KEY_DIGITS
     try:
@@ -26,8 +30,8 @@ def page_names(joined: str) -> list[Hashable]:
     except ValueError:
         digits = b""
     if count == 0 or len(digits) * 2 != len(joined):
-        return [page_name(joined[start : start + v.PAGE_KEY_DIGITS]) for start in range(0, count * v.PAGE_KEY_DIGITS, v.PAGE_KEY_DIGITS)]
-    return [digits[start : start + _HALF] for start in range(0, count * _KEY, _KEY)]
+        return tuple(page_name(joined[start : start + v.PAGE_KEY_DIGITS]) for start in range(0, count * v.PAGE_KEY_DIGITS, v.PAGE_KEY_DIGITS))
+    return tuple([digits[start : start + _HALF] for start in range(0, count * _KEY, _KEY)])
 
 
 def digest_names(joined: str) -> Sequence[Hashable]:

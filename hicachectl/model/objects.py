@@ -1,6 +1,6 @@
 """The answers of one batch call at the binding, page by page."""
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -48,9 +48,9 @@ class Batch:
         return flag(self.span, v.DETAIL_CUT)
 
     @once
-    def names(self) -> list[Hashable]:
+    def names(self) -> tuple[Hashable, ...]:
         """Every page of the call, as `Pages` names it."""
-        return page_names(text(self.span, v.PAGE_KEYS) or "") if self.suffixes else []
+        return page_names(text(self.span, v.PAGE_KEYS) or "") if self.suffixes else ()
 
     @once
     def pages(self) -> tuple[PageAnswer, ...]:
@@ -73,28 +73,28 @@ class Batch:
         return None if numbers(self.span, v.BAD_OBJECTS) else True
 
     @property
-    def whole(self) -> list[Hashable]:
+    def whole(self) -> Sequence[Hashable]:
         """Names of pages of which every object that was in the call succeeded."""
         if self._fared_alike is None:
             return [page_name(page.page_key) for page in self.pages if page.whole]
         return self.names if self._fared_alike else []
 
     @property
-    def spoilt(self) -> list[Hashable]:
+    def spoilt(self) -> Sequence[Hashable]:
         """Names of every other page: an object of it did not succeed, or none is told."""
         if self._fared_alike is None:
             return [page_name(page.page_key) for page in self.pages if not page.whole]
         return self.bad
 
     @property
-    def bad(self) -> list[Hashable]:
+    def bad(self) -> Sequence[Hashable]:
         """Names of pages of which an object did not succeed."""
         if self._fared_alike is None:
             return [page_name(page.page_key) for page in self.pages if page.bad]
         return [] if self._fared_alike else self.names
 
     @once
-    def good_runs(self) -> list[tuple[tuple[str, ...], list[Hashable]]]:
+    def good_runs(self) -> list[tuple[tuple[str, ...], Sequence[Hashable]]]:
         """Suffixes of objects that succeeded, with the names of the pages of which just these did, in the order of the call."""
         if self._fared_alike is not None:
             return [(self.suffixes, self.names)] if self._fared_alike and self.names else []

@@ -25,7 +25,7 @@ for _point in ALL:
         NEEDS[_rung].add(_point.id)
 
 
-_BETWEEN = 200
+_BETWEEN = 64
 
 
 @dataclass(slots=True)

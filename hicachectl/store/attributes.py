@@ -93,6 +93,7 @@ def _scalar(value: _Scalar) -> str | int | float | bool | None:
 
 _PLAIN = b'[{"key":"'
 _STRING, _INT, _BOOL, _ARRAY = b'stringValue":"', b'intValue":"', b'boolValue":', b'arrayValue":{"values":['
+_I, _S = b"is"
 _QUOTE, _BRACKET = b'"', b"]"
 _LONGEST_INT = 18
 """Digits that surely fit 64 bits; longer ones are left to the decoder."""
@@ -121,12 +122,16 @@ def value_of(text: bytes, key: str) -> Value | None:
 
 def value_at(text: bytes, at: int, key: str) -> Value | None:
     """The value of KEY whose mark ends AT a place of a plain TEXT; None where it cannot be read as one."""
-    if text.startswith(_INT, at):
-        digits = text[at + len(_INT) : text.find(_QUOTE, at + len(_INT))]
+    # Nearly all are integers and strings: a look at one letter tells them from each other.
+    kind = text[at]
+    if kind == _I and text.startswith(_INT, at):
+        at += len(_INT)
+        digits = text[at : text.find(_QUOTE, at)]
         if digits.isdigit() and len(digits) <= _LONGEST_INT:
             return int(digits)
-    elif text.startswith(_STRING, at):
-        found = text[at + len(_STRING) : text.find(_QUOTE, at + len(_STRING))]
+    elif kind == _S and text.startswith(_STRING, at):
+        at += len(_STRING)
+        found = text[at : text.find(_QUOTE, at)]
         if found.isascii():
             return found.decode("ascii")
     elif text.startswith(_BOOL, at):

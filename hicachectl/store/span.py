@@ -4,14 +4,14 @@ from typing import Any
 
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
-from hicachectl.store.attributes import UNREADABLE, Value, attributes_of, is_plain, mark_of, value_at, value_of
+from hicachectl.store.attributes import UNREADABLE, Value, attributes_of, is_plain, mark_of, value_of
 from tracers import vocabulary as v
 
 __all__ = ["UNREADABLE", "Link", "Span", "Status", "Value", "attributes_of", "normal_id"]
 
 _ERROR_STATUS = (2, "2", "STATUS_CODE_ERROR")
 _NOTHING = Raw(b"[]")
-_RID = mark_of(v.RID)
+_RID = mark_of(v.RID) + b'stringValue":"'
 _HEX_DIGITS = {24: 32, 12: 16}
 """Length of an id in base64 -> in hex: writers that follow protobuf's own JSON mapping write ids in base64."""
 
@@ -76,18 +76,18 @@ class Span(Struct, gc=False, eq=False):
         return self.owner
 
     def _rid(self) -> str | None:
-        found: Value | None
-        if self.decoded is not None:
-            found = self.decoded.get(v.RID)
-        else:
+        if self.decoded is None:
             # Asked of every span of a recording: nothing that was made for it stays. It stands near the beginning.
             text = bytes(self.raw)
             at = text.find(_RID)
-            if is_plain(text):
-                found = value_at(text, at + len(_RID), v.RID) if at >= 0 else None
-            else:
-                found = attributes_of(text).get(v.RID)
-        return found if isinstance(found, str) else None
+            if at >= 0:
+                found = text[at + len(_RID) : text.find(b'"', at + len(_RID))]
+                if found.isascii() and b"\\" not in found:
+                    return found.decode("ascii")
+            elif is_plain(text):
+                return None
+        told = (attributes_of(self.raw) if self.decoded is None else self.decoded).get(v.RID)
+        return told if isinstance(told, str) else None
 
     def forget(self) -> None:
         """Let go of what was decoded of the attributes, where it can be decoded again when it is asked for."""

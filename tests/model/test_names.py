@@ -8,10 +8,10 @@ FOREIGN = "not of hexadecimal digits, but as long as a key of a page must be"[:6
 
 def test_page_keys_are_named_alike_one_by_one_and_all_at_once() -> None:
     """Joined without a separator, with or without one that is no digest; a rest that is no whole key has no name."""
-    assert page_names("".join(KEYS)) == [page_name(key) for key in KEYS]
-    assert page_names("".join([*KEYS, FOREIGN])) == [*map(page_name, KEYS), FOREIGN]
+    assert page_names("".join(KEYS)) == tuple(map(page_name, KEYS))
+    assert page_names("".join([*KEYS, FOREIGN])) == (*map(page_name, KEYS), FOREIGN)
     assert page_names("".join(KEYS) + "ab") == page_names("".join(KEYS) + "abc") == page_names("".join(KEYS))
-    assert page_names("") == []
+    assert page_names("") == ()
 
 
 def test_different_pages_have_different_names() -> None:
