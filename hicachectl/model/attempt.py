@@ -40,8 +40,8 @@ class Attempt:
 
     def forget(self) -> None:
         """Let go of what was worked out and decoded: it comes back when it is asked for. A recording may have millions of requests."""
-        for name in _WORKED_OUT:
-            vars(self).pop(name, None)
+        # A mapping that has grown stays large when it is emptied: it is made anew.
+        self.__dict__ = {name: value for name, value in vars(self).items() if name not in _WORKED_OUT}
         for span in self.own:
             span.forget()
 
@@ -148,7 +148,7 @@ class Attempt:
         return digest_names(text(self.first(v.REQUEST_QUEUED), v.FINGERPRINT) or "")
 
 
-_WORKED_OUT = [name for name, value in vars(Attempt).items() if isinstance(value, once)]
+_WORKED_OUT = frozenset(name for name, value in vars(Attempt).items() if isinstance(value, once))
 
 
 def attempts(recording: Recording, engines: dict[str, Engine]) -> list[Attempt]:

@@ -52,8 +52,8 @@ class Journey:
 
     def forget(self) -> None:
         """Let go of what was worked out and decoded, here and on every rank: it comes back when it is asked for."""
-        for name in _WORKED_OUT:
-            vars(self).pop(name, None)
+        # A mapping that has grown stays large when it is emptied: it is made anew.
+        self.__dict__ = {name: value for name, value in vars(self).items() if name not in _WORKED_OUT}
         self.writes = None
         for rank in self.ranks:
             rank.forget()
@@ -294,7 +294,7 @@ class Journey:
         return self.attempt.engine.executed.get(wanted) if wanted is not None else None
 
 
-_WORKED_OUT = [name for name, value in vars(Journey).items() if isinstance(value, once)]
+_WORKED_OUT = frozenset(name for name, value in vars(Journey).items() if isinstance(value, once))
 
 
 def found_rung(journey: Journey) -> Rung:
