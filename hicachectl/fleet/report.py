@@ -2,12 +2,14 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 
 from hicachectl.diagnosis.rules.keys import apart
-from hicachectl.fleet.verdicts import PACKAGE, Lost, processes, verdicts
+from hicachectl.fleet.accounts import accounts
+from hicachectl.fleet.tally import Tally
+from hicachectl.fleet.verdicts import PACKAGE, keys_alike, processes, verdicts
 from hicachectl.model.attempt import Attempt
 from hicachectl.model.engine import Engine
 from hicachectl.store import Recording
@@ -15,46 +17,6 @@ from hicachectl.store.columns import Database, around
 from tracers import vocabulary as v
 
 MOST_SLOW = 10
-
-
-@dataclass(slots=True)
-class Tally:
-    """Requests and tokens added up; `lost` by code."""
-
-    requests: int = 0
-    prompt: int = 0
-    device: int = 0
-    host: int = 0
-    storage: int = 0
-    computed: int = 0
-    new: int = 0
-    tail: int = 0
-    waiting: int = 0
-    """Requests that never reached a prefill: they have no tokens here."""
-    lost: Counter[str] = field(default_factory=Counter)
-    losers: Counter[str] = field(default_factory=Counter)
-    """Requests that lost tokens, by code."""
-
-    def take(self, one: Lost) -> None:
-        """Add one request."""
-        self.requests += 1
-        account = one.account
-        if one.journey.prefix is None:
-            self.waiting += 1
-            return
-        self.prompt += account.prompt
-        self.device, self.host, self.storage = self.device + account.device, self.host + account.host, self.storage + account.storage
-        self.computed, self.new, self.tail = self.computed + account.computed, self.new + account.computed - account.tail - sum(loss.tokens for loss in one.lost), self.tail + account.tail
-        for loss in one.lost:
-            self.lost[loss.code] += loss.tokens
-        self.losers.update({loss.code for loss in one.lost})
-
-    def add(self, other: "Tally") -> None:
-        """Add all of another."""
-        for name in ("requests", "prompt", "device", "host", "storage", "computed", "new", "tail", "waiting"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.lost.update(other.lost)
-        self.losers.update(other.losers)
 
 
 class Work(msgspec.Struct, array_like=True):
@@ -140,10 +102,12 @@ class Fleet:
 def fleet(database: Database) -> Fleet:
     """Ask DATABASE, and judge every request in it."""
     known = around.processes(database)
-    engines = {id_: engine for id_, engine in processes(database, known).items() if engine.scheduler}
-    tallies: dict[str, Tally] = defaultdict(Tally)
-    seen: Counter[str] = Counter()
-    for one in verdicts(database, known):
+    every = processes(database, known)
+    engines = {id_: engine for id_, engine in every.items() if engine.scheduler}
+    alike = keys_alike(database, every)
+    sums = accounts(database, every, alike=alike)
+    tallies, seen = sums.tallies, sums.seen
+    for one in verdicts(database, known, sums.others.values(), alike=alike):
         tallies[one.journey.attempt.engine.id].take(one)
         seen.update(rank.engine.id for rank in one.journey.ranks)
     work = list(database.ask(PACKAGE, "transfers", Work))

@@ -1,7 +1,7 @@
-"""The verdict on every request of a column store, a few thousand at a time: as exact as `explain`, in bounded memory."""
+"""The verdict on requests of a column store, a few thousand at a time: as exact as `explain`, in bounded memory."""
 
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
@@ -22,8 +22,10 @@ from hicachectl.store.columns.around import ASKED, Processes, derived, for_losse
 from tracers import vocabulary as v
 
 PACKAGE = "hicachectl.fleet"
-AT_ONCE = 2000
-"""Requests that are judged together; some 25 spans each."""
+AT_ONCE = 6000
+"""Requests that are judged together, some 15 spans each; as many as one question can name."""
+PAGES_AT_ONCE = 250_000
+"""Pages that the prompts of these may have together: each is named in some ten spans."""
 
 
 NEEDED = tuple(
@@ -38,13 +40,18 @@ NEEDED = tuple(
 """Spans of a request that its account and its losses are read from: those of a journey, and what the rules say that they look at. Puts come by their pages."""
 
 
-class _Request(msgspec.Struct, array_like=True):
-    rid: str
-    traces: list[str]
-
-
 class _Number(msgspec.Struct, array_like=True):
     number: int
+
+
+@dataclass(slots=True)
+class Other:
+    """A request of which the rules have to be asked."""
+
+    rid: str
+    traces: list[str] = field(default_factory=list)
+    """Traces that it has spans in."""
+    pages: int = 0
 
 
 class Lost(NamedTuple):
@@ -55,27 +62,38 @@ class Lost(NamedTuple):
     lost: list[Finding]
 
 
-def verdicts(database: Database, known: Processes) -> Iterator[Lost]:
-    """Every request's token account and losses, in the order in which requests came.
+def verdicts(database: Database, known: Processes, asked: Iterable[Other], *, alike: bool) -> Iterator[Lost]:
+    """Token account and losses of the requests ASKED, in their order, a few thousand at a time.
 
-    A verdict rests on the spans of the request, on those of its process, and on who wrote its pages or the same tokens under other keys:
+    ALIKE: nothing can have been written under another key. A verdict rests on the spans of the request, on those of its process, and on who wrote its pages or the same tokens under other keys:
     these are read for each part, wherever and whenever they were written. What a request costs others is not asked here.
     """
-    alike = keys_alike(database, known)
-    requests = iter(list(database.ask(PACKAGE, "queued", _Request, names=ASKED)))
-    while part := list(islice(requests, AT_ONCE)):
+    for part in _parts(asked):
+        rids = {each.rid for each in part}
         traces = sorted({trace for each in part for trace in (*each.traces, derived(each.rid))})
         seen = world(recording(database, known, for_losses(database, traces, known, NEEDED, twins=not alike)))
-        rids = {each.rid for each in part}
         yield from (Lost(journey, *losses(journey, seen)) for journey in seen.journeys if journey.attempt.rid in rids)
 
 
-def keys_alike(database: Database, known: Processes) -> bool:
+def _parts(asked: Iterable[Other]) -> Iterator[list[Other]]:
+    part: list[Other] = []
+    pages = 0
+    for each in asked:
+        if part and (len(part) >= AT_ONCE or pages + each.pages > PAGES_AT_ONCE):
+            yield part
+            part, pages = [], 0
+        part.append(each)
+        pages += each.pages
+    if part:
+        yield part
+
+
+def keys_alike(database: Database, engines: Mapping[str, Engine]) -> bool:
     """Whether the same tokens have the same object keys everywhere: then nothing can have been written under another."""
-    first_ranks = [engine for engine in processes(database, known).values() if engine.scheduler and engine.tp_rank == engine.pp_rank == 0]
-    schemes = {scheme for engine in first_ranks for scheme in _schemes(engine)}
+    first_ranks = [engine for engine in engines.values() if engine.scheduler and engine.tp_rank == engine.pp_rank == 0]
+    known = {scheme for engine in first_ranks for scheme in schemes(engine)}
     salted = next(iter(database.ask(PACKAGE, "salted", _Number)), None)
-    return len(schemes) <= 1 and (salted is None or not salted.number)
+    return len(known) <= 1 and (salted is None or not salted.number)
 
 
 def processes(database: Database, known: Processes) -> dict[str, Engine]:
@@ -83,7 +101,7 @@ def processes(database: Database, known: Processes) -> dict[str, Engine]:
     return engines(recording(database, known))
 
 
-def _schemes(engine: Engine) -> Iterator[tuple[str, ...]]:
+def schemes(engine: Engine) -> Iterator[tuple[str, ...]]:
     """What makes object keys differ, with its value, for each store client that the process has had."""
     for at_ns in [span.start_ns for span in engine.all(v.BACKEND_OPEN)] or [0]:
         asked = Attempt("", 0, engine, [Span(v.REQUEST_QUEUED, "", "", start_ns=at_ns)])

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hicachectl.diagnosis.codes import get, rank
-from hicachectl.fleet.report import Apart, Fleet, Slow, Tally, Work, rank_name
+from hicachectl.fleet.report import Apart, Fleet, Slow, Work, rank_name
+from hicachectl.fleet.tally import Tally
 from hicachectl.model.engine import Engine
 from hicachectl.views.table import Column, document, table
 from tracers import vocabulary as v

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -11,9 +12,12 @@ from stories import Story
 
 from hicachectl import store
 from hicachectl.diagnosis.run import diagnose
+from hicachectl.fleet import accounts as accounts_
 from hicachectl.fleet import verdicts
+from hicachectl.fleet.accounts import accounts
 from hicachectl.fleet.report import fleet
 from hicachectl.store.columns import opened
+from hicachectl.store.columns.around import processes
 from tracers import vocabulary as v
 
 pytest.importorskip("chdb")
@@ -133,3 +137,68 @@ def test_a_fleet_without_a_request_is_told_all_the_same(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[1].split()[:4] == ["host-a", "101", "TP0", "0"]
     assert json.loads(hicachectl("fleet", str(tmp_path / "run"), "-o", "json").stdout)["lost"] == []
+
+
+def fates(random: Random, earlier: list[tuple[str, int]]) -> dict[str, Any]:
+    """What becomes of a request by chance: cold, found, found in part, refused, cut short, computed by another since, retracted."""
+    prompt, pages = random.choice(earlier) if earlier and random.random() < 0.6 else (f"p{len(earlier)}", random.randint(0, 12))
+    device = random.randint(0, pages) if random.random() < 0.3 else 0
+    host = random.randint(0, pages - device) if random.random() < 0.2 else 0
+    rest = pages - device - host
+    hit = random.choice([0, rest, random.randint(0, rest)])
+    told: dict[str, Any] = {"pages": pages, "prompt": prompt, "tail": random.choice([0, 1, 5]), "device": device, "host": host, "hit": hit}
+    chances = (
+        ("gate", "R01", 0.05), ("lookup", False, 0.05), ("lookup_error", "RuntimeError", 0.03), ("done", hit // 2, 0.1), ("transfer", False, 0.03), ("finish", False, 0.03),
+        ("prefix", random.randint(0, pages), 0.2), ("writes", False, 0.2), ("there", True, 0.1), ("bad_put", {0: -200}, 0.1), ("store_error", "RuntimeError", 0.03),
+        ("missing", {2 * rest - 1: 0} if rest else {}, 0.05), ("extra_key", True, 0.05), ("publish", False, 0.03),
+    )  # fmt: skip
+    return told | {name: value for name, value, chance in chances if random.random() < chance}
+
+
+def by_chance(seed: int, folder: Path) -> Path:
+    """A recording of engines that share, of two page sizes and of two ranks, and of requests to which anything may happen, now and then twice."""
+    random, story = Random(seed), Story()
+    engines = [story.engine(), story.engine(), *([story.engine(page=64, scheme="other")] if seed % 2 else [])]
+    earlier: list[tuple[str, int]] = []
+    for number in range(60):
+        told = fates(random, earlier)
+        earlier.append((told["prompt"], told["pages"]))
+        rid = f"r{number if random.random() < 0.95 else number // 2}"
+        random.choice(engines).request(rid, **told)
+    return story.recording.write(folder)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_becomes_of_requests_the_sums_are_those_of_explain(seed: int, tmp_path: Path) -> None:
+    """Sixty requests of chance: tokens by tier, by process and by code, though only the doubtful ones are judged by rules."""
+    folder = by_chance(seed, tmp_path / "run")
+    tokens, lost = summed(folder)
+    seen = Counter(rank.engine.id for each in diagnose(store.read([folder])).requests for rank in each.journey.ranks)
+    with opened(f"chdb:{folder}") as database:
+        found = fleet(database)
+        known = processes(database)
+        sums = accounts(database, verdicts.processes(database, known), alike=not seed % 2)
+    assert found.total.lost == lost
+    assert {name: getattr(found.total, name) for name in tokens} == tokens
+    assert found.seen == seen
+    assert 0 < len(sums.others) < tokens["requests"]
+
+
+def test_requests_that_can_have_lost_nothing_are_left_to_the_database(tmp_path: Path) -> None:
+    """Cold prompts, prompts found as a whole, and prompts of which a new end was computed are added up there; what misses a written page is not."""
+    story = Story()
+    first, second = story.engine(), story.engine()
+    for number in range(20):
+        first.request(f"cold-{number}", 8)
+        second.request(f"found-{number}", 8, prompt=f"cold-{number}", hit=8)
+    first.request("shorter", 8, prompt="longer")
+    second.request("longer", 12, prompt="longer", hit=8)
+    second.request("misses", 8, prompt="cold-0", hit=2)
+    folder = story.recording.write(tmp_path / "run")
+    for pages in (1, 100, accounts_.PAGES_AT_ONCE):
+        with opened(f"chdb:{folder}") as database, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(accounts_, "PAGES_AT_ONCE", pages)
+            known = processes(database)
+            sums = accounts(database, verdicts.processes(database, known), alike=True)
+        assert list(sums.others) == ["misses"]
+        assert sum(each.requests for each in sums.tallies.values()) == 42

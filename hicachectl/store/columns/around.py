@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from hicachectl.store.columns.database import Database, Sql
+from hicachectl.store.columns.database import Database, Sql, literal
 from hicachectl.store.columns.reading import PACKAGE, chosen, counted, finished, resources
 from hicachectl.store.recording import Recording, Told, uncollected
 from hicachectl.store.span import Span, Value
@@ -28,21 +28,32 @@ MOST_RELATED = 500
 """Requests that begin alike and are read in full beside the one that is asked for."""
 WORDS_AT_ONCE = 2000
 """Ids in one question, which may name them three times: its text is bounded (`max_query_size`, 256 KiB)."""
+TRACES_AT_ONCE = 6000
+"""Traces in a question that names them once."""
 INTERVALS_AT_ONCE = 200
 SLACK_NS = 1_000_000_000
 LEDGERS = 4
 """Last ledgers of each process that are read; the last one tells."""
 
-_PAGES = Sql("arrayMap(at -> substring(SpanAttributes[$PAGE_KEYS], at * $PAGE_KEY_DIGITS + 1, $PAGE_KEY_DIGITS), range(intDiv(length(SpanAttributes[$PAGE_KEYS]), $PAGE_KEY_DIGITS)))")
-_PROMPT = Sql("arrayMap(at -> substring(SpanAttributes[$PROMPT_PAGE_KEYS], at * $PAGE_KEY_DIGITS + 1, $PAGE_KEY_DIGITS), range(intDiv(length(SpanAttributes[$PROMPT_PAGE_KEYS]), $PAGE_KEY_DIGITS)))")
 _WRITES = """
-SpanName IN $names AND ResourceAttributes[$R_ENGINE] != '' AND $narrower AND arrayExists(key -> key IN (
-    SELECT arrayJoin($prompt) FROM $TABLE PREWHERE SpanName = $REQUEST_QUEUED AND TraceId IN $traces
-    UNION DISTINCT SELECT arrayJoin($pages) FROM $TABLE PREWHERE SpanName IN $calls AND TraceId IN $traces
-), $pages)"""
-_ROOTS = "$ours AND (SpanName IN $roots OR TraceId IN (SELECT TraceId FROM $TABLE WHERE SpanName IN $roots))"
-_IN_A_WRITE = Sql("ParentSpanId IN (SELECT SpanId FROM $TABLE WHERE SpanName = $WRITE_STORE)")
-_CALLS = (v.STORE_EXIST, v.STORE_GET, v.STORE_PUT)
+SpanName IN $names AND ResourceAttributes[$R_ENGINE] != '' AND (SpanName != $STORE_EXIST OR ParentSpanId IN (SELECT SpanId FROM $TABLE WHERE SpanName = $WRITE_STORE))
+AND $among"""
+"""Writes of the pages of some requests, and answers that made one unnecessary."""
+_AMONG_FEW = Sql("hasAny($page_numbers, arrayMap(key -> cityHash64(key), $keys)) $whole")
+_AMONG_MANY = Sql("""
+arrayExists(key -> key IN (
+    SELECT cityHash64(key)
+    FROM
+    (
+        SELECT extractAll(SpanAttributes[if(SpanName = $REQUEST_QUEUED, $PROMPT_PAGE_KEYS, $PAGE_KEYS)], $page_key) AS keys
+        FROM $TABLE
+        WHERE SpanName IN ($REQUEST_QUEUED, $STORE_EXIST, $STORE_GET, $STORE_PUT) AND TraceId IN $traces
+    )
+    ARRAY JOIN keys AS key
+), $page_numbers)""")
+"""A number for a key takes an eighth of its memory, and one that is taken for another brings a span too many, which does no harm."""
+MOST_KEYS = 1000
+"""Page keys that a question names; if there are more, the database looks for them itself."""
 
 
 class _Trace(msgspec.Struct, array_like=True):
@@ -80,7 +91,9 @@ class Slice:
 def processes(database: Database) -> Processes:
     """Every process of DATABASE: its own spans, and what the database counts of it."""
     with uncollected():
-        roots = list(chosen(database, _ROOTS, roots=ROOTS))
+        roots = list(chosen(database, "$ours AND SpanName IN $roots", roots=ROOTS))
+        # What lies in their traces is found by the index of trace ids, in a question of its own.
+        roots += _own(database, sorted({span.trace_id for span in roots}), ROOTS, but=True)
         last = "$ours AND SpanName = $LEDGER ORDER BY Timestamp DESC LIMIT $ledgers BY ResourceAttributes[$R_ENGINE]"
         roots += chosen(database, last, ledgers=LEDGERS)
         return Processes(resources(database), counted(database), roots, list(chosen(database, "$ours AND SpanName = $STORE_SAMPLE")))
@@ -112,8 +125,7 @@ def of_requests(database: Database, traces: Sequence[str], known: Processes) -> 
         others = sorted({*others} - {*traces})
         beside = _own(database, others)
         found.spans = [*served, *_linked(database, served), *beside, *_batches(database, [*served, *beside])]
-        for part in _parts([*traces, *others]):
-            found.spans += _writes(database, part)
+        found.spans += _writes(database, [*traces, *others], _keys((*served, *beside)))
         found.spans += known.samples
         return found
 
@@ -128,13 +140,12 @@ def for_losses(database: Database, traces: Sequence[str], known: Processes, name
             # Nobody can have written the same tokens under another key: there is nothing to compare.
             span.attributes.pop(v.FINGERPRINT, None)
         found.spans = [*served, *_own(database, others), *_evictions(database, served), *known.samples]
-        for part in _parts([*traces, *others]):
-            found.spans += _writes(database, part)
+        found.spans += _writes(database, [*traces, *others])
         return found
 
 
-def _own(database: Database, traces: Sequence[str], names: Sequence[str] = ()) -> list[Span]:
-    where = "$ours AND TraceId IN $traces" + (" AND SpanName IN $names" if names else "")
+def _own(database: Database, traces: Sequence[str], names: Sequence[str] = (), *, but: bool = False) -> list[Span]:
+    where = "$ours AND TraceId IN $traces" + (f" AND SpanName {'NOT IN' if but else 'IN'} $names" if names else "")
     return [span for part in _parts(traces) for span in chosen(database, where, traces=part, names=names)]
 
 
@@ -155,16 +166,33 @@ def _linked(database: Database, own: list[Span]) -> Iterator[Span]:
     for part in _parts(sorted(wanted)):
         yield from chosen(database, "$ours AND TraceId IN $traces AND SpanId IN $ids", traces={trace for trace, _ in part}, ids={span for _, span in part})
     for ids in _parts(sorted(here)):
-        yield from chosen(database, "$ours AND arrayExists(link -> link IN $ids, Links.SpanId)", ids=ids)
+        # Few spans have links: whose they are is asked afterwards, so that the database has nothing else to read.
+        yield from (span for span in chosen(database, "arrayExists(link -> link IN $ids, Links.SpanId)", ids=ids) if span.engine)
 
 
-def _writes(database: Database, traces: Sequence[str]) -> list[Span]:
-    """Every write of the pages of some requests, whoever made it, and every answer that made one unnecessary."""
-    words: dict[str, Any] = {"traces": traces, "pages": _PAGES, "prompt": _PROMPT, "calls": _CALLS}
-    puts = list(chosen(database, _WRITES, names=(v.STORE_PUT, v.WRITE_BACKUP), narrower=Sql("1"), **words))
-    there = list(chosen(database, _WRITES, names=(v.STORE_EXIST,), narrower=_IN_A_WRITE, **words))
-    around = [span for part in _parts(sorted({span.parent_id for span in there})) for span in chosen(database, "SpanName = $WRITE_STORE AND SpanId IN $ids", ids=part)]
-    return [*puts, *there, *around]
+def _writes(database: Database, traces: Sequence[str], keys: set[str] | None = None) -> Iterator[Span]:
+    """Every write of the pages of some requests, whoever made it, and every answer that made one unnecessary; KEYS are their pages where these are known."""
+    if keys is not None and not keys:
+        return
+    few = keys is not None and len(keys) <= MOST_KEYS
+    named = Sql(f"[{', '.join(map(literal, sorted(keys or ())))}]") if few else Sql("[]")
+    names = (v.STORE_PUT, v.WRITE_BACKUP, v.STORE_EXIST)
+    for part in [[]] if few else _parts(traces, TRACES_AT_ONCE):
+        found = list(chosen(database, _WRITES, names=names, among=_AMONG_FEW if few else _AMONG_MANY, keys=named, traces=part))
+        yield from found
+        for parents in _parts(sorted({span.parent_id for span in found if span.name == v.STORE_EXIST})):
+            yield from chosen(database, "SpanName = $WRITE_STORE AND SpanId IN $ids", ids=parents)
+
+
+def _keys(spans: Iterable[Span]) -> set[str]:
+    """Pages of prompts, and those that calls at the store named."""
+    found = set[str]()
+    for span in spans:
+        key = v.PROMPT_PAGE_KEYS if span.name == v.REQUEST_QUEUED else v.PAGE_KEYS if span.name in (v.STORE_EXIST, v.STORE_GET, v.STORE_PUT) else None
+        told = span.attributes.get(key) if key is not None else None
+        if isinstance(told, str):
+            found.update(told[at : at + v.PAGE_KEY_DIGITS] for at in range(0, len(told) - v.PAGE_KEY_DIGITS + 1, v.PAGE_KEY_DIGITS))
+    return found
 
 
 def _batches(database: Database, spans: list[Span]) -> list[Span]:

@@ -25,8 +25,22 @@ class Sql(str):
     __slots__ = ()
 
 
+PIECES: dict[str, str] = {
+    "page_key": f".{{{v.PAGE_KEY_DIGITS}}}",
+    "block_key": f".{{{v.FINGERPRINT_DIGITS}}}",
+    "page_numbers": Sql("arrayMap(key -> cityHash64(key), extractAll(SpanAttributes[$PAGE_KEYS], $page_key))"),
+}
+"""Words that every question may use: the pattern of one digest of those that an attribute holds without a separator, and numbers for a span's pages.
+
+`extractAll` cuts digests out: a lambda that takes `substring` would have the whole text once for each of them.
+"""
+
+
 class Database(ABC):
     """One table of spans; every question is SQL that answers in lines of JSON."""
+
+    whole: Sql = Sql("")
+    """What ends a question that an index or a projection of ours can answer."""
 
     def __init__(self, name: str, table: str = TABLE) -> None:
         self.name = name
@@ -47,7 +61,7 @@ class Database(ABC):
 
     def ask(self, package: str, question: str, row: type[Row], **told: Any) -> Iterator[Row]:
         """Rows that the question in the file PACKAGE/QUESTION.sql gives; ROW is a struct that is written as an array."""
-        sql = filled(read(package, question), self.table, told)
+        sql = filled(read(package, question), self.table, {"whole": self.whole, **told})
         decode = msgspec.json.Decoder(row, strict=False).decode
         for line in self.lines(f"{sql}\nFORMAT JSONCompactEachRow"):
             try:
@@ -69,7 +83,7 @@ def filled(sql: str, table: str, told: dict[str, Any]) -> str:
         name = match[1]
         if name == "TABLE":
             return f"`{table}`"
-        value = told[name] if name in told else getattr(v, name)
+        value = told[name] if name in told else PIECES[name] if name in PIECES else getattr(v, name)
         return _WORD.sub(word, value) if isinstance(value, Sql) else literal(value)
 
     return _WORD.sub(word, "\n".join(line for line in sql.splitlines() if not line.startswith("--")))

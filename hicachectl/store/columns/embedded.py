@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hicachectl.exits import UnreachableError, one_line
-from hicachectl.store.columns.database import Database
+from hicachectl.store.columns.database import Database, Sql
 
 MARK = "hicachectl-columns"
 """File that tells a folder of columns from any other."""
@@ -19,6 +19,9 @@ ROWS_AT_ONCE = 4096
 
 class Embedded(Database):
     """The tables in a folder."""
+
+    whole = Sql("SETTINGS optimize_functions_to_subcolumns = 0")
+    """Where a key of a map is read as a column of its own, expressions do not look like those of our index and our projections any more."""
 
     def __init__(self, session: Any, folder: Path, name: str) -> None:
         super().__init__(name)

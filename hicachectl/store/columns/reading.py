@@ -22,17 +22,11 @@ class _Count(msgspec.Struct, array_like=True):
     engine: str
     name: str
     spans: int
-    began_ns: int
     ended_ns: int
-
-
-class _Marks(msgspec.Struct, array_like=True):
-    engine: str
-    uncovered_puts: int
-    uncovered_gets: int
-    failed_writes: int
+    uncovered: int
+    errors: int
     no_space: int
-    freed_nodes: int
+    with_nodes: int
 
 
 def whole(database: Database) -> Recording:
@@ -61,10 +55,11 @@ def counted(database: Database) -> dict[str, Told]:
         own.spans += each.spans
         own.names.add(each.name)
         own.ended_ns = max(own.ended_ns, each.ended_ns)
-    for marks in database.ask(PACKAGE, "marks", _Marks):
-        own = found[marks.engine]
-        own.uncovered_puts, own.uncovered_gets = marks.uncovered_puts, marks.uncovered_gets
-        own.failed_writes, own.no_space, own.freed_nodes = marks.failed_writes, marks.no_space, marks.freed_nodes
+        own.uncovered_puts += each.uncovered if each.name == v.STORE_PUT else 0
+        own.uncovered_gets += each.uncovered if each.name == v.STORE_GET else 0
+        own.failed_writes += each.errors if each.name == v.WRITE_STORE else 0
+        own.no_space += each.no_space if each.name == v.STORE_PUT else 0
+        own.freed_nodes += each.with_nodes if each.name == v.EVICT_HOST else 0
     return found
 
 

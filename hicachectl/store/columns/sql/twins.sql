@@ -1,6 +1,6 @@
 -- For each block of the prompts given, the first request of each engine that had it too; requests that hash to another first page apart.
 WITH
-    arrayMap(at -> substring(SpanAttributes[$FINGERPRINT], at * $FINGERPRINT_DIGITS + 1, $FINGERPRINT_DIGITS), range(intDiv(length(SpanAttributes[$FINGERPRINT]), $FINGERPRINT_DIGITS))) AS blocks,
+    extractAll(SpanAttributes[$FINGERPRINT], $block_key) AS blocks,
     own AS (SELECT DISTINCT arrayJoin(blocks) FROM $TABLE WHERE SpanName = $REQUEST_QUEUED AND TraceId IN $traces),
     begins AS (SELECT DISTINCT substring(SpanAttributes[$FINGERPRINT], 1, $FINGERPRINT_DIGITS) FROM $TABLE WHERE SpanName = $REQUEST_QUEUED AND TraceId IN $traces)
 SELECT DISTINCT trace, ''
