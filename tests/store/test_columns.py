@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from invoke import ROOT
 from recordings import Recording
-from stories import Story
+from stories import Story, page_names
 
 from hicachectl import store
 from hicachectl.diagnosis.run import diagnose, select
-from hicachectl.store import kinds
-from hicachectl.store.columns import Database, opened
+from hicachectl.store import Span, kinds
+from hicachectl.store.columns import Database, around, opened
 from hicachectl.store.columns.database import Sql, filled
 from hicachectl.store.columns.one import one
-from hicachectl.store.columns.reading import whole
+from hicachectl.store.columns.reading import chosen, counted, resources, whole
 from hicachectl.views import explain as view
 from tracers import vocabulary as v
 
@@ -53,6 +53,11 @@ def test_a_recording_of_the_real_engine_explains_the_same_from_columns(run: Path
         kept = whole(database)
     assert {span.span_id: span.attributes for span in kept.spans} == {span.span_id: span.attributes for span in recorded.spans}
     assert {engine: told for engine, told in kept.resources.items() if engine in recorded.resources} == recorded.resources
+
+
+def written(database: Database) -> list[Span]:
+    """Spans that name a page of a request."""
+    return list(chosen(database, around.AMONG_FEW, keys=Sql(f"['{page_names('a', 8, '16')[3]}']")))
 
 
 def lost_and_blamed(story: Story) -> None:
@@ -111,6 +116,26 @@ def test_what_others_did_counts_for_a_request_that_is_read_alone(tale: Callable[
     with opened(f"chdb:{folder}") as database:
         assert agree(folder, database) >= 2
     assert diagnose(store.read([folder])).findings
+
+
+def test_writers_are_found_however_many_pages_a_request_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages that are too many for a question to name them are looked for by the database itself."""
+    monkeypatch.setattr(around, "MOST_KEYS", 0)
+    story = Story()
+    lost_and_blamed(story)
+    folder = story.recording.write(tmp_path / "run")
+    with opened(f"chdb:{folder}") as database:
+        assert agree(folder, database) == 5
+
+
+@pytest.mark.parametrize(("asks", "forced"), [(resources, "force_optimize_projection_name = 'processes'"), (counted, "force_optimize_projection_name = 'counts'"), (written, "force_data_skipping_indices = 'pages'")], ids=lambda each: each if isinstance(each, str) else each.__name__)
+def test_what_would_be_asked_of_every_span_is_answered_without_reading_it(asks: Callable[[Database], Any], forced: str, tmp_path: Path) -> None:
+    """The question has the very expressions of our projections and of our index: the engine, told to use them or fail, answers."""
+    story = Story()
+    story.engine().request("a", 8)
+    with opened(f"chdb:{story.recording.write(tmp_path / 'run')}") as database:
+        database.whole = Sql(f"{database.whole}, {forced}")
+        assert asks(database)
 
 
 def test_a_request_is_read_without_those_that_it_has_nothing_to_do_with(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ _WRITES = """
 SpanName IN $names AND ResourceAttributes[$R_ENGINE] != '' AND (SpanName != $STORE_EXIST OR ParentSpanId IN (SELECT SpanId FROM $TABLE WHERE SpanName = $WRITE_STORE))
 AND $among"""
 """Writes of the pages of some requests, and answers that made one unnecessary."""
-_AMONG_FEW = Sql("hasAny($page_numbers, arrayMap(key -> cityHash64(key), $keys)) $whole")
+AMONG_FEW = Sql("hasAny($page_numbers, arrayMap(key -> cityHash64(key), $keys)) $whole")
 _AMONG_MANY = Sql("""
 arrayExists(key -> key IN (
     SELECT cityHash64(key)
@@ -125,7 +125,7 @@ def of_requests(database: Database, traces: Sequence[str], known: Processes) -> 
         others = sorted({*others} - {*traces})
         beside = _own(database, others)
         found.spans = [*served, *_linked(database, served), *beside, *_batches(database, [*served, *beside])]
-        found.spans += _writes(database, [*traces, *others], _keys((*served, *beside)))
+        found.spans += writes(database, [*traces, *others], _keys((*served, *beside)))
         found.spans += known.samples
         return found
 
@@ -140,7 +140,7 @@ def for_losses(database: Database, traces: Sequence[str], known: Processes, name
             # Nobody can have written the same tokens under another key: there is nothing to compare.
             span.attributes.pop(v.FINGERPRINT, None)
         found.spans = [*served, *_own(database, others), *_evictions(database, served), *known.samples]
-        found.spans += _writes(database, [*traces, *others])
+        found.spans += writes(database, [*traces, *others])
         return found
 
 
@@ -170,7 +170,7 @@ def _linked(database: Database, own: list[Span]) -> Iterator[Span]:
         yield from (span for span in chosen(database, "arrayExists(link -> link IN $ids, Links.SpanId)", ids=ids) if span.engine)
 
 
-def _writes(database: Database, traces: Sequence[str], keys: set[str] | None = None) -> Iterator[Span]:
+def writes(database: Database, traces: Sequence[str], keys: set[str] | None = None) -> Iterator[Span]:
     """Every write of the pages of some requests, whoever made it, and every answer that made one unnecessary; KEYS are their pages where these are known."""
     if keys is not None and not keys:
         return
@@ -178,7 +178,7 @@ def _writes(database: Database, traces: Sequence[str], keys: set[str] | None = N
     named = Sql(f"[{', '.join(map(literal, sorted(keys or ())))}]") if few else Sql("[]")
     names = (v.STORE_PUT, v.WRITE_BACKUP, v.STORE_EXIST)
     for part in [[]] if few else _parts(traces, TRACES_AT_ONCE):
-        found = list(chosen(database, _WRITES, names=names, among=_AMONG_FEW if few else _AMONG_MANY, keys=named, traces=part))
+        found = list(chosen(database, _WRITES, names=names, among=AMONG_FEW if few else _AMONG_MANY, keys=named, traces=part))
         yield from found
         for parents in _parts(sorted({span.parent_id for span in found if span.name == v.STORE_EXIST})):
             yield from chosen(database, "SpanName = $WRITE_STORE AND SpanId IN $ids", ids=parents)
