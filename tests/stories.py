@@ -10,6 +10,7 @@ Every step of a request can be left out or changed; what is not said is healthy.
 
 import hashlib
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,8 @@ class Asked:
     prefix: int | None = None
     """Pages that the prefill carried."""
     writes: bool = True
+    chunks: tuple[int, ...] = ()
+    """Pages after which a chunk of the prefill ends: each is written by itself."""
     there: bool = False
     """The pages are in the store when they are to be written."""
     bad_put: dict[int, int] = field(default_factory=dict)
@@ -165,7 +168,9 @@ class Asked:
         prefix = self.prefix if self.prefix is not None else self.device + loaded
         self._prefill(prefix)
         if self.writes:
-            self._write(keys[prefix:])
+            ends = [prefix, *(end for end in self.chunks if end > prefix), len(keys)]
+            for first, last in pairwise(ends):
+                self._write(keys[first:last])
         self._say(v.REQUEST_FINISHED, **{v.OUTCOME: "ok", v.PROMPT_TOKENS: self.tokens, v.OUTPUT_TOKENS: 4, v.CACHED_TOKENS: prefix * self.at.page})
 
     @property

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from hicachectl.diagnosis.codes import canonical
 from hicachectl.diagnosis.finding import Finding, order
 from hicachectl.diagnosis.gathering import Loser, blame_writes, concerning, folded, merged
-from hicachectl.diagnosis.places import place
+from hicachectl.diagnosis.places import GAP, MISMATCH, place
 from hicachectl.diagnosis.rule import Case, OfCase
 from hicachectl.diagnosis.rules import LOSSES, RULES
+from hicachectl.diagnosis.rules.gap import written_before
 from hicachectl.diagnosis.times import times
 from hicachectl.diagnosis.verdict import verdict
 from hicachectl.model.account import Account, account
@@ -17,6 +18,7 @@ from hicachectl.model.journey import Journey, Rung
 from hicachectl.model.ranks import apart
 from hicachectl.model.world import World, world
 from hicachectl.store import Recording
+from tracers import vocabulary as v
 
 
 @dataclass(slots=True)
@@ -144,9 +146,23 @@ def losses(journey: Journey, seen: World) -> tuple[Account, list[Finding]]:
         why.tokens = len(pages) * journey.page
         why.causal = True
         _weigh(why, seen)
+        _doubt(why, case, pages)
         lost.append(why)
     lost.sort(key=order)
     return own, lost
+
+
+def _doubt(why: Finding, case: Case, pages: Sequence[int]) -> None:
+    """Pages that are only known to have been written through another master may lie in another store: then nothing was lost."""
+    engine, twins = case.journey.attempt.engine, case.account.mismatched
+    if not case.world.several_masters or (case.journey.hit and place(case, pages[0]) not in (MISMATCH, GAP)):
+        return
+    writes = [write for page in pages if page in twins for write in twins[page].writes]
+    writes += written_before(case, tuple(page for page in pages if page not in twins))
+    theirs = case.world.elsewhere(engine, writes)
+    if theirs is not None:
+        why.certain = False
+        why.args |= {"written_through": theirs, "asked_through": engine.text(v.MASTER)}
 
 
 def select(found: Diagnosis, request: str | None, code: str | None) -> tuple[list[Verdict], list[Finding]]:

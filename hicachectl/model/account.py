@@ -7,6 +7,7 @@ from hicachectl.model.attempt import Attempt
 from hicachectl.model.engine import Engine
 from hicachectl.model.fingerprints import Twin
 from hicachectl.model.journey import Journey
+from hicachectl.model.pages import last_writer
 from hicachectl.model.take import count
 from hicachectl.model.world import World
 from tracers import vocabulary as v
@@ -73,7 +74,7 @@ def _writers(journey: Journey, world: World, first: int, stored: list[bool]) -> 
     for length, writes in world.pages.runs(attempt.key_prefix, attempt.page_names[first : first + len(stored)]):
         there = sum(stored[place : place + length])
         place += length
-        write = next((each for each in world.pages.before(writes, attempt.start_ns) if each.moved and own & each.suffixes), None) if there else None
+        write = last_writer([each for each in world.pages.before(writes, attempt.start_ns) if own & each.suffixes]) if there else None
         if write is not None:
             tokens[write.engine, write.rid] = tokens.get((write.engine, write.rid), 0) + there * journey.page
     return ((engine, rid, count) for (engine, rid), count in tokens.items() if engine)

@@ -71,9 +71,8 @@ class Attempt:
 
     @once
     def first_prefill(self) -> Span | None:
-        """The first prefill of this request: later chunks and re-prefills change no token account."""
-        prefills = self.all(v.PREFILL)
-        return next((span for span in prefills if flag(span, v.FIRST_CHUNK)), prefills[0] if prefills else None)
+        """The first prefill of this request: later chunks and re-prefills change no token account. None where it is not in the recording."""
+        return next((span for span in self.all(v.PREFILL) if flag(span, v.FIRST_CHUNK) and not flag(span, v.RETRACTED)), None)
 
     @once
     def prompt_tokens(self) -> int | None:

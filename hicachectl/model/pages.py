@@ -25,6 +25,8 @@ class Write:
     suffixes: frozenset[str]
     moved: bool
     """False where the objects were there already."""
+    began_ns: int
+    """When the engine began the backup that the call belongs to; it looks first whether the objects are there."""
     object_bytes: int | None
 
 
@@ -108,6 +110,19 @@ def after(writes: Sequence[Write], suffixes: Iterable[str], time_ns: int) -> Seq
     return _covering(writes[bisect_left(writes, time_ns, key=_TIME) :], suffixes)
 
 
+def last_writer(writes: Iterable[Write]) -> Write | None:
+    """Of WRITES of one page, in time order, the one whose bytes are there after them all; None where none moved any.
+
+    A backup that began after another had written, and wrote all the same, has found the objects gone. One that began before may have come
+    too late: the store keeps what is there (`OBJECT_ALREADY_EXISTS`, which the client counts as success).
+    """
+    found = None
+    for each in writes:
+        if each.moved and (found is None or each.began_ns >= found.time_ns):
+            found = each
+    return found
+
+
 def _covering(writes: Sequence[Write], suffixes: Iterable[str]) -> Sequence[Write]:
     wanted = set(suffixes)
     return writes if writes and wanted and wanted.issubset(chain.from_iterable(write.suffixes for write in writes)) else ()
@@ -122,12 +137,12 @@ def _every(found: Write | list[Write] | None) -> Sequence[Write]:
 def pages(recording: Recording) -> Pages:
     """Read every put, and every existence answer that made a put unnecessary."""
     found = Pages()
-    stores = {span.span_id for span in recording.spans if span.name == v.WRITE_STORE}
+    stores = {span.span_id: span.start_ns for span in recording.spans if span.name == v.WRITE_STORE}
     for span in recording.walk():
         if span.name == v.STORE_PUT:
-            _add(found, span, moved=True)
+            _add(found, span, stores.get(span.parent_id or "", span.start_ns), moved=True)
         elif span.name == v.STORE_EXIST and span.parent_id in stores:
-            _add(found, span, moved=False)
+            _add(found, span, stores[span.parent_id], moved=False)
         elif span.name == v.WRITE_BACKUP:
             found.backed(span)
         elif span.name == v.STORAGE_CLEAR and not failed(span):
@@ -138,9 +153,9 @@ def pages(recording: Recording) -> Pages:
     return found
 
 
-def _add(found: Pages, span: Span, *, moved: bool) -> None:
+def _add(found: Pages, span: Span, began_ns: int, *, moved: bool) -> None:
     call = batch(span)
     rid, object_bytes = text(span, v.RID), call.object_bytes
     # Pages of a call that fared alike share one entry.
     for good, names in call.good_runs:
-        found.add(call.prefix, names, Write(span.end_ns, span.engine, rid, span.span_id, frozenset(good), moved, object_bytes))
+        found.add(call.prefix, names, Write(span.end_ns, span.engine, rid, span.span_id, frozenset(good), moved, began_ns, object_bytes))

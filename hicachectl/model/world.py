@@ -1,7 +1,7 @@
 """A recording as a whole: engines, requests on all their ranks, pages, and the store's own counters."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -11,7 +11,7 @@ from hicachectl.model.engines import engines
 from hicachectl.model.fingerprints import Fingerprints, fingerprints
 from hicachectl.model.journey import Journey, Rung, found_rung, load_rung, publish_rung, reuse_rung, transfer_rung
 from hicachectl.model.namespaces import named
-from hicachectl.model.pages import Pages, pages
+from hicachectl.model.pages import Pages, Write, pages
 from hicachectl.model.take import count, flag, number, strings, text
 from hicachectl.model.written import written_rung
 from hicachectl.store import Recording, Span
@@ -40,6 +40,8 @@ class World:
     samples: list[Span]
     salted: list[Journey]
     """Requests that have an extra key."""
+    several_masters: bool
+    """Engines were given more than one address of a master."""
 
     def ladder(self, journey: Journey) -> dict[str, Rung]:
         """The seven rungs of a journey, unknown where a point that a rung needs is blind or spans were lost."""
@@ -79,8 +81,15 @@ class World:
 
     def _samples(self, engine: Engine) -> list[Span]:
         """Samples of an engine's own master."""
-        master = text(engine.last(v.BACKEND_CONFIG), v.MASTER)
-        return [span for span in self.samples if text(span, v.MASTER) in (master, None)]
+        return [span for span in self.samples if text(span, v.MASTER) in (_master(engine), None)]
+
+    def elsewhere(self, engine: Engine, writes: Sequence[Write]) -> str | None:
+        """The address of another master than an engine's own, where all of WRITES went through such; None otherwise, or where an address is not known.
+
+        Two addresses may be of one store (a name and a number), so that this makes a loss doubtful and no more.
+        """
+        own, theirs = _master(engine), [_master(self.engines[write.engine]) if write.engine in self.engines else None for write in writes]
+        return theirs[0] if own is not None and theirs and None not in theirs and own not in theirs else None
 
     def counted(self, key: str, engine: Engine, since_ns: int, until_ns: int) -> int | None:
         """By how much a counter of an engine's master grew between two times, or None without samples on both sides."""
@@ -114,6 +123,10 @@ class World:
         return engine.whole and not self.recording.missing and not self.recording.broken_lines
 
 
+def _master(engine: Engine) -> str | None:
+    return text(engine.last(v.BACKEND_CONFIG), v.MASTER)
+
+
 def _is_cut(rank: Attempt) -> bool:
     """Whether an attach may have ended before all was done for this request: the engine goes on, unseen."""
     if rank.engine.attached_ms is None:
@@ -140,7 +153,7 @@ def world(recording: Recording) -> World:
     samples = [span for span in recording.spans if span.name == v.STORE_SAMPLE]
     salted = named(_walk(journeys, recording))
     prints = fingerprints((journey.attempt for journey in journeys), recording.release, salted=bool(salted))
-    return World(recording, found, journeys, pages(recording), prints, samples, salted)
+    return World(recording, found, journeys, pages(recording), prints, samples, salted, len({_master(engine) for engine in found.values()} - {None}) > 1)
 
 
 def _walk(journeys: list[Journey], recording: Recording) -> Iterator[Journey]:

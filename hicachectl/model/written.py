@@ -72,19 +72,23 @@ def _alike(page: tuple[Sequence[Write] | None, ...]) -> tuple[int, ...]:
 def _writes(rank: Attempt, pages: Pages, names: Sequence[Hashable]) -> list[Sequence[Write] | None]:
     """For each page the writes that this rank made of it; None where the rank is known to have had it before.
 
-    What the rank's own lookup said of a page goes before what is known from writes.
+    What the rank's own lookup said of a page goes before what is known from writes. A request that put the page has found it gone.
     """
     began, present = _begun(rank), rank.present
     found: list[Sequence[Write] | None] = []
     for length, writes in pages.runs(rank.key_prefix, names):
         later = after(writes, rank.key_suffixes, began)
-        there = bool(pages.known(writes, rank.key_suffixes, began))
+        there = bool(pages.known(writes, rank.key_suffixes, began)) and not _put_anew(rank, writes, began)
         if there or present:
             run = names[len(found) : len(found) + length]
             found += [None if name in present or (there and name not in rank.absent) else later for name in run]
         else:
             found += [later] * length
     return found
+
+
+def _put_anew(rank: Attempt, writes: Sequence[Write], began_ns: int) -> bool:
+    return any(write.moved and write.rid == rank.rid and write.engine == rank.engine.id and write.time_ns >= began_ns for write in writes)
 
 
 def _begun(rank: Attempt) -> int:

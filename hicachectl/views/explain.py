@@ -49,7 +49,7 @@ def engine_row(engine: Engine) -> dict[str, Any]:
         "pp_rank": engine.pp_rank,
         "device": engine.text(v.DEVICE),
         "stand_in": engine.stand_in,
-        "page_size": engine.page_size,
+        "page_size": engine.number(v.PAGE_SIZE),
         "tree": engine.text(v.TREE),
         "backend": {
             "name": engine.backend_name,
@@ -117,7 +117,7 @@ def _engines(head: Row) -> Iterator[RenderableType]:
         yield Text.assemble(
             ("engine ", palette.HEADING),
             (one_line(engine["engine"]), palette.NAME),
-            f"  SGLang {engine['sglang'] or '?'}, Mooncake {engine['mooncake'] or '?'}, rank {engine['tp_rank']} of {engine['tp_size']}, page size {engine['page_size']}",
+            f"  SGLang {engine['sglang'] or '?'}, Mooncake {engine['mooncake'] or '?'}, rank {engine['tp_rank']} of {engine['tp_size']}, page size {engine['page_size'] or '?'}",
             ("  a CPU stands in for the GPU" if engine["stand_in"] else ""),
         )
         yield Text.assemble(
@@ -190,6 +190,9 @@ def _findings(findings: list[Row]) -> Iterator[RenderableType]:
             ("  not certain" if not each["certain"] else "", palette.WARNING),
         )
         yield Padding(head, (0, 0, 0, 2))
+        if "written_through" in each["args"]:
+            where = f"written through master {each['args']['written_through']}, asked through {each['args']['asked_through']}: where these are two stores, nothing was lost"
+            yield Padding(Text(one_line(where), palette.WARNING), (0, 0, 0, 4))
         if each["folded"]:
             yield Padding(Text(f"folded: {', '.join(each['folded'])}", palette.FAINT), (0, 0, 0, 4))
         yield Padding(Text(f"evidence: {' '.join(evidence[:4])}{' ...' if len(evidence) > 4 else ''}", palette.FAINT), (0, 0, 0, 4))

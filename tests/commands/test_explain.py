@@ -41,3 +41,13 @@ def test_a_request_that_was_aborted_in_the_queue_has_no_account_and_says_so(tmp_
     assert row["tokens"]["reused"] == {"device": None, "host": None, "storage": None}
     assert "aborted" in row["verdict"]
     assert [finding["code"] for finding in document["findings"]] == ["HC-R25"]
+
+
+def test_what_no_span_said_of_an_engine_is_not_made_up(tmp_path: Path) -> None:
+    """A recording whose spans are all lost names no page size."""
+    recording = Recording()
+    recording.engine().ledger(written=3)
+    run = recording.write(tmp_path / "run")
+    done = invoke.hicachectl("explain", str(run), "-o", "json")
+    assert [each["page_size"] for each in json.loads(done.stdout)["engines"]] == [None]
+    assert "page size ?" in invoke.hicachectl("explain", str(run)).stdout

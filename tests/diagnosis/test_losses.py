@@ -293,3 +293,28 @@ def test_spans_that_a_ledger_counts_and_nobody_has_make_everything_uncertain(tmp
     assert not found.world.recording.complete
 
 
+
+
+def test_what_was_never_written_was_not_evicted(tmp_path: Path) -> None:
+    """Of sixteen pages eight were written, and the store evicted those: their objects are counted, and it is certain."""
+    story = Story()
+    engine = story.engine()
+    story.sample(keys=0, evicted=0)
+    engine.request("writes", 8, prompt="prompt")
+    story.sample(keys=16, evicted=0)
+    story.sample(keys=0, evicted=16)
+    engine.request("longer", 16, prompt="prompt")
+    story.sample(keys=32, evicted=16)
+    found = story.judged(tmp_path)
+    assert lost(of(found, "longer")) == {"HC-E06": 128}
+    first = found.findings[0]
+    assert (first.code, first.certain, first.args["objects"]) == ("HC-E06", True, 16)
+
+
+def test_pages_of_every_chunk_that_was_not_written_are_counted(tmp_path: Path) -> None:
+    """Two chunks are written one after the other and no put takes more than two pages: what both left is told, of all pages of the prompt."""
+    story = Story()
+    story.engine().request("writes", 16, chunks=(8,), bad_put=dict.fromkeys(range(4, 16), -200)).request("again", 16, prompt="writes", hit=2)
+    found = next(each for each in story.judged(tmp_path).findings if each.code == "HC-W13")
+    assert (found.args["pages"], found.args["pages_lost"], found.args["codes"]) == (16, 12, {"-200": 24})
+    assert found.rids == ["writes", "again"]

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import invoke
 import pytest
+from stories import Story
 
 from hicachectl import store
 from hicachectl.diagnosis.run import Diagnosis, diagnose
 from hicachectl.views import explain as view
 from hicachectl.views.explained import as_json, finding_row
+from tracers import vocabulary as v
 
 SAMPLE = Path(__file__).parents[1] / "samples" / "faults"
 TRUTH = {
@@ -91,3 +93,15 @@ def test_the_same_recording_gives_the_same_bytes() -> None:
         env = {**os.environ, **invoke.environment(), "PYTHONHASHSEED": hash_seed}
         told = subprocess.run([sys.executable, "-c", invoke.MAIN, "explain", str(SAMPLE), "-o", "json"], env=env, capture_output=True, text=True, check=False)
         assert told.stdout == here
+
+
+def test_a_later_chunk_does_not_stand_for_the_first(tmp_path: Path) -> None:
+    """The span of the first prefill is lost: what the second chunk carried was computed by the first, and is no reuse."""
+    story = Story()
+    engine = story.engine()
+    engine.request("long", 16, chunks=(8,), writes=False)
+    prefill = next(span for span in engine.made.spans if span.name == v.PREFILL)
+    prefill.attributes |= {v.FIRST_CHUNK: False, v.PREFIX_TOKENS: 128}
+    row = story.judged(tmp_path).requests[0]
+    assert (row.account.reused, row.account.computed) == (0, 0)
+    assert row.ladder["prefix_reused"].state == "unknown"

@@ -17,9 +17,9 @@ def judge(case: Case, pages: tuple[int, ...]) -> Finding:
     evicted = world.counted(v.SAMPLE_EVICTED, engine, min((write.time_ns for write in writes), default=journey.attempt.start_ns), until)
     behind, partly = _behind(case)
     evidence = (lookup, journey.pools_found, *(call.span for call in journey.lookup_calls), *dict.fromkeys(write.span_id for write in writes[:8]))
-    objects = sum(len(page.bad) for call in journey.lookup_calls for page in call.pages) or len(pages) * max(1, len(journey.attempt.key_suffixes))
+    objects = _gone(case, pages) or len(pages) * max(1, len(journey.attempt.key_suffixes))
     certain, pool = world.certain(engine), journey.short_pool
-    args: dict[str, object] = {"objects": objects, "evictions": evicted or 0, "page": first, "key": _key(case, missing), "found": (journey.hit or 0) // journey.page}
+    args: dict[str, object] = {"objects": objects, "evictions": evicted, "page": first, "key": _key(case, missing), "found": (journey.hit or 0) // journey.page}
     if evicted and writes and pool is None:
         return of_request(journey, "E06", args=args, evidence=evidence, certain=certain and evicted >= objects)
     if writes and not behind and not partly and pool is None:
@@ -35,6 +35,13 @@ def written_before(case: Case, pages: tuple[int, ...]) -> list[Write]:
     attempt = case.journey.attempt
     keys = attempt.page_keys
     return [write for page in pages if page < len(keys) for write in case.world.pages.before(case.world.pages.of(attempt.key_prefix, keys[page]), attempt.start_ns)]
+
+
+def _gone(case: Case, pages: tuple[int, ...]) -> int:
+    """Objects of these pages that the lookup did not find; what it misses of other pages was never written."""
+    keys = case.journey.attempt.page_keys
+    written = {keys[page] for page in pages if page < len(keys)}
+    return sum(len(page.bad) for call in case.journey.lookup_calls for page in call.pages if page.page_key in written)
 
 
 def _behind(case: Case) -> tuple[int, bool]:

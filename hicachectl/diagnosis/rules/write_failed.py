@@ -1,5 +1,6 @@
 """A put failed and ended its operation: W13 with the code, and A10 where the store had no space."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from hicachectl.diagnosis.finding import Finding, of_engine, of_request
@@ -16,29 +17,41 @@ NO_SPACE = -200
 
 
 def judge(case: Case) -> Iterator[Finding]:
-    """The first operation of this request that wrote fewer pages than it had."""
-    journey = case.journey
-    for rank, span in ((each, span) for each in journey.ranks for span in each.all(v.WRITE_STORE)):
-        pages, page = count(span, v.PAGES), journey.page
-        done = count(span, v.WRITTEN_TOKENS) // page
-        put = _failed_put(rank, span)
-        if done >= pages or put is None:
-            continue
-        call = batch(put)
-        code = number(put, v.FIRST_BAD_CODE)
-        row = store(code) if code is not None else None
-        args: dict[str, object] = {
-            "code": code,
-            "name": row.name if row else "UNKNOWN",
-            "pages": pages,
-            "pages_lost": _lost(rank, span, pages - done),
-            "key": call.first_bad_key,
-            "rank": rank.engine.rank,
-            "codes": {str(key): value for key, value in call.codes.items()},
-        }
-        missing = frozenset(page.page_key for page in call.pages if page.bad)
-        yield of_request(journey, "W13", args=args, evidence=(put, span), unwritten=missing, time_ns=put.start_ns)
-        return
+    """All operations of this request on the first rank where a put failed: a prompt is written chunk by chunk, and each chunk may fail by itself."""
+    for rank in case.journey.ranks:
+        operations = rank.all(v.WRITE_STORE)
+        failed = [(span, put) for span in operations if _short(span, case.journey.page) and (put := _failed_put(rank, span)) is not None]
+        if failed:
+            yield _told(case, rank, sum(count(span, v.PAGES) for span in operations), failed)
+            return
+
+
+def _short(operation: Span, page: int) -> bool:
+    return count(operation, v.WRITTEN_TOKENS) // page < count(operation, v.PAGES)
+
+
+def _told(case: Case, rank: Attempt, pages: int, failed: list[tuple[Span, Span]]) -> Finding:
+    """The first code, and what all the FAILED operations left unwritten of PAGES."""
+    first = failed[0][1]
+    code = number(first, v.FIRST_BAD_CODE)
+    row = store(code) if code is not None else None
+    codes: Counter[str] = Counter()
+    for _, put in failed:
+        codes.update({str(key): value for key, value in batch(put).codes.items()})
+    lost = (_lost(rank, span, count(span, v.PAGES) - count(span, v.WRITTEN_TOKENS) // case.journey.page) for span, _ in failed)
+    args: dict[str, object] = {
+        "code": code,
+        "name": row.name if row else "UNKNOWN",
+        "pages": pages,
+        "pages_lost": sum(lost),
+        "key": batch(first).first_bad_key,
+        "rank": rank.engine.rank,
+        "codes": dict(codes),
+    }
+    missing = frozenset(page.page_key for _, put in failed for page in batch(put).pages if page.bad)
+    evidence = [each for span, put in failed for each in (put, span)]
+    # Who asks before the last of them has failed may miss a page that was still to be written.
+    return of_request(case.journey, "W13", args=args, evidence=evidence, unwritten=missing, time_ns=failed[-1][1].start_ns)
 
 
 def _lost(attempt: Attempt, operation: Span, given_up: int) -> int:
