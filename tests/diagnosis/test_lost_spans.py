@@ -99,9 +99,11 @@ def test_a_later_chunk_does_not_stand_for_the_first(tmp_path: Path) -> None:
     """The span of the first prefill is lost: what the second chunk carried was computed by the first, and is no reuse."""
     story = Story()
     engine = story.engine()
-    engine.request("long", 16, chunks=(8,), writes=False)
-    prefill = next(span for span in engine.made.spans if span.name == v.PREFILL)
-    prefill.attributes |= {v.FIRST_CHUNK: False, v.PREFIX_TOKENS: 128}
+    engine.request("long", 16, writes=False)
+    prefill = next(span for span in engine.made.spans if span.document["name"] == v.PREFILL)
+    later = {v.FIRST_CHUNK: {"boolValue": False}, v.PREFIX_TOKENS: {"intValue": "128"}}
+    for told in prefill.document["attributes"]:
+        told["value"] = later.get(told["key"], told["value"])
     row = story.judged(tmp_path).requests[0]
     assert (row.account.reused, row.account.computed) == (0, 0)
     assert row.ladder["prefix_reused"].state == "unknown"

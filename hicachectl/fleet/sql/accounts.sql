@@ -68,7 +68,10 @@ WITH
             minIf(Timestamp, SpanName IN ($PREFILL, $REQUEST_FINISHED)) AS went,
             anyIf(toInt64OrNull(SpanAttributes[$PROMPT_TOKENS]), SpanName = $REQUEST_QUEUED) AS prompt,
             countIf(SpanName = $PREFILL) AS prefilled,
-            argMinIf(tuple(toInt64OrNull(SpanAttributes[$PREFIX_TOKENS])), (SpanAttributes[$FIRST_CHUNK] != 'true', Timestamp, Duration, SpanId), SpanName = $PREFILL).1 AS carried,
+            argMinIf(
+                tuple(toInt64OrNull(SpanAttributes[$PREFIX_TOKENS])), (Timestamp, Duration, SpanId),
+                SpanName = $PREFILL AND SpanAttributes[$FIRST_CHUNK] = 'true' AND SpanAttributes[$RETRACTED] != 'true'
+            ).1 AS carried,
             countIf(SpanName = $PREFETCH_GATE) AS gates,
             anyIf(toInt64OrNull(SpanAttributes[$MATCHED_DEVICE]), SpanName = $PREFETCH_GATE) AS gate_device,
             anyIf(toInt64OrNull(SpanAttributes[$MATCHED_HOST]), SpanName = $PREFETCH_GATE) AS gate_host,
