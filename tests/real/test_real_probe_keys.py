@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import compressed_model
 import engines
 import invoke
 import pytest
@@ -120,10 +121,16 @@ class Served:
     url: str
     store: lab_store.Store
     tp_size: int
+    kind: Kind
+
+    @property
+    def objects(self) -> int:
+        """Objects of a page: a K and a V of each rank, or one of compressed KV that all ranks share."""
+        return 1 if self.kind is Kind.mla else 2 * self.tp_size
 
 
 SERVER = (
-    *("--device", "cpu", "--load-format", "dummy", "--skip-tokenizer-init", "--skip-server-warmup"),
+    *("--device", "cpu", "--skip-tokenizer-init", "--skip-server-warmup"),
     *(
         "--attention-backend",
         "torch_native",
@@ -175,12 +182,16 @@ def wait_until(ready, seconds: float, process: subprocess.Popen | None = None) -
         time.sleep(0.5)
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["tp1", "tp2"])
+SERVERS = {"tp1": (1, Kind.mha), "tp2": (2, Kind.mha), "mla-tp1": (1, Kind.mla), "mla-tp2": (2, Kind.mla)}
+
+
+@pytest.fixture(scope="module", params=SERVERS.values(), ids=SERVERS)
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server of one rank or of two, that has computed one prompt and written it."""
+    """A server of one rank or of two, of a model with heads or with compressed KV, that has computed one prompt and written it."""
     pytest.importorskip("sglang")
+    tp_size, kind = request.param
     folder = tmp_path_factory.mktemp("server")
-    model.write(folder / "model")
+    (compressed_model if kind is Kind.mla else model).write(folder / "model")
     port = invoke_free_port()
     words = [
         "--model-path",
@@ -190,7 +201,8 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         "--port",
         str(port),
         "--tp-size",
-        str(request.param),
+        str(tp_size),
+        *("--load-format", "auto" if kind is Kind.mla else "dummy"),
     ]
     with lab_store.running(64 << 20) as store, (folder / "log").open("wb") as log:
         env = invoke.environment(environment.for_command(os.environ, store.environment(), folder / "model"))
@@ -201,11 +213,12 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             wait_until(lambda: call(f"{url}/server_info"), START_S, process)
             sampling = {"max_new_tokens": 4, "temperature": 0, "ignore_eos": True}
             call(f"{url}/generate", {"input_ids": PROMPT, "sampling_params": sampling}, START_S)
-            objects = 2 * request.param * (len(PROMPT) // 16)
+            found = Served(url, store, tp_size, kind)
+            objects = found.objects * (len(PROMPT) // 16)
             wait_until(
                 lambda: len([key for key in master.keys(store.http) if "warmup" not in key]) >= objects, 60, process
             )
-            yield Served(url, store, request.param)
+            yield found
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -235,7 +248,7 @@ def probe(served: Served, *words: str) -> dict:
 def test_what_a_real_engine_wrote_is_there_under_the_shape_that_the_server_tells(served: Served) -> None:
     """Every object of every full page that a real engine wrote is found, from the server's own description alone."""
     found = probe(served)
-    assert found["shape"]["tp_size"] == served.tp_size
+    assert (found["shape"]["tp_size"], found["shape"]["kind"]) == (served.tp_size, served.kind)
     assert (found["contiguous_pages"], len(found["pages"])) == (37, 37)
     assert all(page["complete"] for page in found["pages"])
     ours = {each["key"] for page in found["pages"] for each in page["objects"]}
@@ -265,7 +278,8 @@ def test_a_real_engines_objects_are_found_under_a_wrong_shape(served: Served) ->
     """Asked under another page size and tag, --why names the shape that the engine's objects fit."""
     found = probe(served, "--page-size", "32", "--tag", "wrong", "--tp-size", "1", "--why")["fits_instead"]
     assert found["changes"]["page_size"] == 16
-    assert found["changes"].get("tp_size", 1) == served.tp_size
+    # All ranks share compressed KV: its keys are the same whatever their number.
+    assert found["changes"].get("tp_size", 1) == (served.tp_size if served.kind is Kind.mha else 1)
     assert "prefix" in found["changes"]
 
 
@@ -273,11 +287,11 @@ def test_a_real_engines_objects_are_found_under_a_wrong_shape(served: Served) ->
 def test_the_hit_on_what_a_real_engine_wrote_is_a_brute_force_count(served: Served) -> None:
     """With objects of a real engine removed at random, map, hit and unreachable pages are what counting the master's own list gives."""
     told = probe(served)
-    shape = Shape(**{name: told["shape"][name] for name in ("sglang", "page_size", "tp_size", "tag", "model_name", "format_tag")})
+    shape = Shape(**{name: told["shape"][name] for name in ("sglang", "page_size", "tp_size", "tag", "model_name", "format_tag")}, kind=served.kind)
     pages = [page["page_key"] for page in told["pages"]]
     written = [{each["key"] for each in page["objects"]} for page in told["pages"]]
     every = sorted(set().union(*written))
-    assert len(every) == 2 * served.tp_size * len(pages)
+    assert len(every) == served.objects * len(pages)
     where = Place(served.store.http, ClientSettings(served.store.master, local_hostname="127.0.0.1"))
 
     with connected(where.settings) as session:
