@@ -17,8 +17,6 @@ from tracers import vocabulary as v
 
 PAGES_AT_ONCE = 8_000_000
 """Pages of prompts that the database compares with what was written in one go: it holds some 50 bytes for each that was computed."""
-MOST_EXCEPTIONS = 1_000
-"""Processes that may be named in a question, which names them a few times: its text is bounded (`max_query_size`, 256 KiB)."""
 
 _MINE = Sql(
     "ResourceAttributes[$R_ENGINE] != '' AND SpanAttributes[$RID] != '' AND NOT startsWith(SpanAttributes[$RID], $HEALTH_RID_PREFIX)"
