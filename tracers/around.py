@@ -36,6 +36,8 @@ class Recorder:
         """Spans that the writer made, by point."""
         self.on = True
         self.after_fork: Callable[[], None] | None = None
+        self.settle: Callable[[], bool] = lambda: True
+        """Has what waits written now; waits a second at most."""
 
     @property
     def calls(self) -> dict[str, int]:
@@ -120,6 +122,8 @@ class Row:
             end = self.recorder.queue.clock()
             values = after(args, kwargs, state, None, error) if after is not None else None
             self.put_all(values, self._told(error), start, end, number, outer, rid)
+            if self.point.fatal:
+                self.recorder.settle()
         except Exception as fault:  # noqa: BLE001 - nothing of ours may reach the engine
             self.fault(fault)
         finally:

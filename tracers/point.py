@@ -69,6 +69,8 @@ class Point:
     """A nested call of the same point (a `super()` chain) is not a second event."""
     at_entry: bool = False
     """Written when the call begins, because the process may not live to see its end."""
+    fatal: bool = False
+    """A call that fails may have the process killed at once: its record is on disk before the exception passes on."""
     many: bool = False
     """`after` returns a list of (request id, values), one span each."""
     rungs: tuple[str, ...] = ()

@@ -67,6 +67,7 @@ class Spool:
         self.metrics = metrics
         ledger.export = exporter.counts if exporter is not None else None
         self.recorder = recorder
+        recorder.settle = self.settle
         self.queue = recorder.queue
         self.ledger = ledger
         self.folder = settings.folder or Path()

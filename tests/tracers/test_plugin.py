@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -104,6 +105,32 @@ def test_a_process_that_is_killed_leaves_a_recording_that_can_be_read(tmp_path: 
     assert last - newest < 1_000_000_000
     assert found.broken_lines == 0
     assert [reason for reason in found.incomplete if "did not end in order" in reason]
+
+
+def test_a_scheduler_that_is_killed_once_it_cannot_be_built_has_said_why(tmp_path: Path) -> None:
+    """Its parent kills it as soon as it hears of the exception: the span of that failure is in the file before the exception passes on."""
+    env = environment(tmp_path, {"HICACHECTL_TRACE": str(tmp_path / "run")})
+    module = tmp_path / "site" / "sglang" / "srt" / "managers" / "scheduler.py"
+    module.write_text(
+        "class Scheduler:\n"
+        "    def __init__(self, server_args, port_args, gpu_id, tp_rank):\n"
+        "        raise NotImplementedError('Host cache is not supported yet')\n"
+    )
+    script = """
+    from tracers.plugin import register
+    register()
+    import os
+    from types import SimpleNamespace
+    from sglang.srt.managers.scheduler import Scheduler
+    try:
+        Scheduler(SimpleNamespace(), None, 0, 0)
+    except NotImplementedError:
+        os.kill(os.getpid(), 9)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], env=env, check=False, timeout=120)
+    assert done.returncode == -signal.SIGKILL
+    built = [span.attributes for span in store.read([tmp_path / "run"]).spans if span.name == v.ENGINE]
+    assert [(each[v.OUTCOME], each[v.ERROR_TEXT]) for each in built] == [("failed", "Host cache is not supported yet")]
 
 
 @pytest.mark.parametrize("place", ["/sys/hicachectl", "/proc/hicachectl/run", "FILE/run"])

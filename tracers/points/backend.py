@@ -64,6 +64,7 @@ POINTS: tuple[Point, ...] = (
         attributes=(v.OUTCOME, v.TREE, v.PAGE_SIZE, v.BIGRAM, v.HIERARCHICAL, v.KV_DTYPE, v.MEM_LAYOUT, v.IO_BACKEND, v.DRAFT_STORED, v.ERROR_TEXT),
         after=process.scheduler_built,
         carries=True,
+        fatal=True,
         rungs=BUILT,
     ),
     Point(

@@ -92,9 +92,6 @@ def scheduler_built(args: Args, kwargs: Kwargs, state: Any, result: Any, error: 
     dtype = getattr(pool, "store_dtype", None) or getattr(pool, "dtype", None)
     for spool in _bound:
         spool.ledger.tree = type(tree).__name__ if tree is not None else None
-        if error is not None:
-            # A scheduler that cannot be built has its parent kill it at once: what led to it must be on disk before.
-            spool.settle()
     return (
         "failed" if error is not None else "ok",
         type(tree).__name__ if tree is not None else None,
