@@ -14,7 +14,7 @@ from hicachectl import store
 from hicachectl.diagnosis.run import diagnose, select
 from hicachectl.store import Span, kinds
 from hicachectl.store.columns import Database, around, opened
-from hicachectl.store.columns.database import Sql, filled
+from hicachectl.store.columns.database import Sql, array, filled
 from hicachectl.store.columns.one import one
 from hicachectl.store.columns.reading import chosen, counted, resources, whole
 from hicachectl.views import explain as view
@@ -57,17 +57,29 @@ def test_a_recording_of_the_real_engine_explains_the_same_from_columns(run: Path
 
 def written(database: Database) -> list[Span]:
     """Spans that name a page of a request."""
-    return list(chosen(database, around.AMONG_FEW, keys=Sql(f"['{page_names('a', 8, '16')[3]}']")))
+    return list(chosen(database, around.AMONG_FEW, keys=array([page_names("a", 8, "16")[3]])))
+
+
+def begun(database: Database) -> list[Span]:
+    """Requests that begin with a page."""
+    return list(chosen(database, f"{around.BEGUN_AS_FEW} $whole", begins=array([page_names("a", 8, "16")[0]])))
 
 
 def lost_and_blamed(story: Story) -> None:
     """A write fails, and later requests that begin alike lose its pages; others begin otherwise."""
     engine = story.engine()
-    engine.request("writes", 8, bad_put={3: -200})
+    engine.request("writes", 8, bad_put={3: -800})
     engine.request("loses", 8, prompt="writes", hit=1)
     engine.request("loses-too", 8, prompt="writes", hit=1)
     engine.request("other", 8)
     engine.request("other-again", 8, prompt="other", hit=8)
+
+
+def no_space(story: Story) -> None:
+    """The store is full for one prompt, and the process gave it less memory than was asked: a finding for requests that have nothing in common with it too."""
+    engine = story.engine(config={v.SEGMENT_SIZE: 1 << 30}, setup={v.SEGMENT_SIZE: 1 << 29})
+    engine.request("fails", 8, bad_put={3: -200})
+    engine.request("other", 8)
 
 
 def another_scheme(story: Story) -> None:
@@ -107,7 +119,7 @@ def reset_in_flight(story: Story) -> None:
     engine.request("after", 8, prompt="before")
 
 
-@pytest.mark.parametrize("tale", [lost_and_blamed, another_scheme, dead_thread, sampled, reset_in_flight], ids=lambda tale: tale.__name__)
+@pytest.mark.parametrize("tale", [lost_and_blamed, no_space, another_scheme, dead_thread, sampled, reset_in_flight], ids=lambda tale: tale.__name__)
 def test_what_others_did_counts_for_a_request_that_is_read_alone(tale: Callable[[Story], None], tmp_path: Path) -> None:
     """Writers, twins under other keys, faults of others and of processes: a verdict is the same as among all spans, and finds something."""
     story = Story()
@@ -116,6 +128,17 @@ def test_what_others_did_counts_for_a_request_that_is_read_alone(tale: Callable[
     with opened(f"chdb:{folder}") as database:
         assert agree(folder, database) >= 2
     assert diagnose(store.read([folder])).findings
+
+
+@pytest.mark.parametrize("tale", [lost_and_blamed, another_scheme], ids=lambda tale: tale.__name__)
+def test_requests_that_begin_alike_are_found_however_many_beginnings_there_are(tale: Callable[[Story], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beginnings that are too many for the index are looked up in a set: by tokens, and by the first page."""
+    monkeypatch.setattr(around, "FEW_BEGINNINGS", 0)
+    story = Story()
+    tale(story)
+    folder = story.recording.write(tmp_path / "run")
+    with opened(f"chdb:{folder}") as database:
+        assert agree(folder, database) >= 3
 
 
 def test_writers_are_found_however_many_pages_a_request_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +151,7 @@ def test_writers_are_found_however_many_pages_a_request_has(tmp_path: Path, monk
         assert agree(folder, database) == 5
 
 
-@pytest.mark.parametrize(("asks", "forced"), [(resources, "force_optimize_projection_name = 'processes'"), (counted, "force_optimize_projection_name = 'counts'"), (written, "force_data_skipping_indices = 'pages'")], ids=lambda each: each if isinstance(each, str) else each.__name__)
+@pytest.mark.parametrize(("asks", "forced"), [(resources, "force_optimize_projection_name = 'processes'"), (counted, "force_optimize_projection_name = 'counts'"), (written, "force_data_skipping_indices = 'pages'"), (begun, "force_data_skipping_indices = 'beginnings'")], ids=lambda each: each if isinstance(each, str) else each.__name__)
 def test_what_would_be_asked_of_every_span_is_answered_without_reading_it(asks: Callable[[Database], Any], forced: str, tmp_path: Path) -> None:
     """The question has the very expressions of our projections and of our index: the engine, told to use them or fail, answers."""
     story = Story()

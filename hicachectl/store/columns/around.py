@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from hicachectl.store.columns.database import Database, Sql, literal
+from hicachectl.store.columns.database import Database, Sql, array
 from hicachectl.store.columns.reading import PACKAGE, chosen, counted, finished, resources
 from hicachectl.store.recording import Recording, Told, uncollected
 from hicachectl.store.span import Span, Value
@@ -54,6 +54,12 @@ arrayExists(key -> key IN (
 """A number for a key takes an eighth of its memory, and one that is taken for another brings a span too many, which does no harm."""
 MOST_KEYS = 1000
 """Page keys that a question names; if there are more, the database looks for them itself."""
+BEGUN_AS_FEW = Sql("hasAny($beginning, arrayMap(key -> cityHash64(key), $begins))")
+_BEGUN_AS_MANY = Sql(
+    "(substring(SpanAttributes[$FINGERPRINT], 1, $FINGERPRINT_DIGITS) IN $begins OR substring(SpanAttributes[$PROMPT_PAGE_KEYS], 1, $PAGE_KEY_DIGITS) IN $begins)"
+)
+FEW_BEGINNINGS = 20
+"""The index finds a few; of many, each of a part of the table has one, and a set is quicker than a list."""
 
 
 class _Trace(msgspec.Struct, array_like=True):
@@ -121,8 +127,7 @@ def of_requests(database: Database, traces: Sequence[str], known: Processes) -> 
     with uncollected():
         found = Slice(list(traces))
         served = _own(database, traces)
-        others = _related(database, found) + [trace for part in _parts(traces) for trace in _named(database, "twins", part)]
-        others = sorted({*others} - {*traces})
+        others = sorted({*_related(database, found, served), *_twins(database, traces, served)} - {*traces})
         beside = _own(database, others)
         found.spans = [*served, *_linked(database, served), *beside, *_batches(database, [*served, *beside])]
         found.spans += writes(database, [*traces, *others], _keys((*served, *beside)))
@@ -135,7 +140,7 @@ def for_losses(database: Database, traces: Sequence[str], known: Processes, name
     with uncollected():
         found = Slice(list(traces))
         served = _own(database, traces, names)
-        others = sorted({trace for part in _parts(traces) for trace in _named(database, "twins", part)} - {*traces}) if twins else []
+        others = sorted({*_twins(database, traces, served)} - {*traces}) if twins else []
         for span in served if not twins else ():
             # Nobody can have written the same tokens under another key: there is nothing to compare.
             span.attributes.pop(v.FINGERPRINT, None)
@@ -149,14 +154,37 @@ def _own(database: Database, traces: Sequence[str], names: Sequence[str] = (), *
     return [span for part in _parts(traces) for span in chosen(database, where, traces=part, names=names)]
 
 
-def _related(database: Database, found: Slice) -> list[str]:
-    others = [trace for trace in _named(database, "family", found.traces[:WORDS_AT_ONCE]) if trace not in found.traces]
+def _related(database: Database, found: Slice, served: Iterable[Span]) -> list[str]:
+    """Traces of the requests that begin as one of those SERVED does, by tokens or by the first page; the latest, up to a limit."""
+    own = {*found.traces}
+    begins = _begins(served, v.FINGERPRINT, v.FINGERPRINT_DIGITS) | _begins(served, v.PROMPT_PAGE_KEYS, v.PAGE_KEY_DIGITS)
+    others = [trace for trace in _begun(database, "family", sorted(begins)[:WORDS_AT_ONCE]) if trace not in own]
     found.related, found.left_out = len(others), max(0, len(others) - MOST_RELATED)
     return others[:MOST_RELATED]
 
 
-def _named(database: Database, question: str, traces: Sequence[str]) -> list[str]:
-    return [each.trace for each in database.ask(PACKAGE, question, _Trace, traces=traces)]
+def _twins(database: Database, traces: Sequence[str], served: Iterable[Span]) -> Iterator[str]:
+    """Traces of the requests that share tokens with those SERVED."""
+    of_trace: dict[str, list[Span]] = {}
+    for span in served:
+        of_trace.setdefault(span.trace_id, []).append(span)
+    for part in _parts(traces):
+        begins = _begins((span for trace in part for span in of_trace.get(trace, ())), v.FINGERPRINT, v.FINGERPRINT_DIGITS)
+        yield from _begun(database, "twins", sorted(begins), traces=part)
+
+
+def _begins(spans: Iterable[Span], key: str, digits: int) -> set[str]:
+    """How the prompts of SPANS begin: the first digest of an attribute."""
+    found = (span.attributes.get(key) for span in spans if span.name == v.REQUEST_QUEUED)
+    return {told[:digits] for told in found if isinstance(told, str) and told}
+
+
+def _begun(database: Database, question: str, begins: list[str], **words: Any) -> list[str]:
+    """Traces of those of the requests that begin as BEGINS say that a question is after."""
+    if not begins:
+        return []
+    begun = BEGUN_AS_FEW if len(begins) <= FEW_BEGINNINGS else _BEGUN_AS_MANY
+    return [each.trace for each in database.ask(PACKAGE, question, _Trace, begun=begun, begins=array(begins), **words)]
 
 
 def _linked(database: Database, own: list[Span]) -> Iterator[Span]:
@@ -175,7 +203,7 @@ def writes(database: Database, traces: Sequence[str], keys: set[str] | None = No
     if keys is not None and not keys:
         return
     few = keys is not None and len(keys) <= MOST_KEYS
-    named = Sql(f"[{', '.join(map(literal, sorted(keys or ())))}]") if few else Sql("[]")
+    named = array(sorted(keys or ()) if few else ())
     names = (v.STORE_PUT, v.WRITE_BACKUP, v.STORE_EXIST)
     for part in [[]] if few else _parts(traces, TRACES_AT_ONCE):
         found = list(chosen(database, _WRITES, names=names, among=AMONG_FEW if few else _AMONG_MANY, keys=named, traces=part))

@@ -29,8 +29,9 @@ PIECES: dict[str, str] = {
     "page_key": f".{{{v.PAGE_KEY_DIGITS}}}",
     "block_key": f".{{{v.FINGERPRINT_DIGITS}}}",
     "page_numbers": Sql("arrayMap(key -> cityHash64(key), extractAll(SpanAttributes[$PAGE_KEYS], $page_key))"),
+    "beginning": Sql("[cityHash64(substring(SpanAttributes[$FINGERPRINT], 1, $FINGERPRINT_DIGITS)), cityHash64(substring(SpanAttributes[$PROMPT_PAGE_KEYS], 1, $PAGE_KEY_DIGITS))]"),
 }
-"""Words that every question may use: the pattern of one digest of those that an attribute holds without a separator, and numbers for a span's pages.
+"""Words that every question may use: the pattern of one digest of those that an attribute holds without a separator, and numbers for a span's pages and for how its prompt begins.
 
 `extractAll` cuts digests out: a lambda that takes `substring` would have the whole text once for each of them.
 """
@@ -97,6 +98,11 @@ def literal(value: Any) -> str:
     if isinstance(value, (list, tuple, set, frozenset)):
         return f"({', '.join(literal(each) for each in value) or 'NULL'})"
     return str(int(value))
+
+
+def array(values: Iterable[Any]) -> Sql:
+    """VALUES as an array of SQL."""
+    return Sql(f"[{', '.join(map(literal, values))}]")
 
 
 def is_name(text: str) -> bool:
