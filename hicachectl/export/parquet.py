@@ -24,6 +24,7 @@ SPAN = (
     ("links", "strs"),
 )
 """Columns of the span itself. Times are UTC with nanoseconds; a link is `<trace id>:<span id>`; no parent is null."""
+_BEYOND = 1 << 63
 OTHER = "other"
 """Column of attributes that the vocabulary does not know, or that are not of its kind: key -> text."""
 
@@ -92,21 +93,31 @@ def _cells(span: Span, resource: dict[str, Value]) -> Iterator[tuple[str, Any]]:
         ("name", span.name),
     )
     yield from (
-        ("start", span.start_ns),
-        ("end", span.end_ns),
-        ("duration_ns", span.duration_ns),
+        ("start", _held(span.start_ns)),
+        ("end", _held(span.end_ns)),
+        ("duration_ns", _held(span.duration_ns)),
         ("error", span.error),
     )
     yield "engine", span.engine or None
     yield "links", [f"{link.trace_id}:{link.span_id}" for link in span.links] or None
-    yield from ((key, value) for key, value in resource.items() if kinds.fits(value, kinds.RESOURCE.get(key)))
+    yield from ((key, value) for key, value in resource.items() if _fits(value, kinds.RESOURCE.get(key)))
     other = []
     for key, value in span.attributes.items():
-        if kinds.fits(value, kinds.ATTRIBUTES.get(key)):
+        if _fits(value, kinds.ATTRIBUTES.get(key)):
             yield key, value
         else:
             other.append((key, kinds.as_text(value)))
     yield OTHER, other or None
+
+
+def _fits(value: Value, kind: str | None) -> bool:
+    """Whether VALUE is of KIND, and each whole number in it one that a column holds."""
+    return kinds.fits(value, kind) and all(not isinstance(each, int) or _held(each) is not None for each in (value if isinstance(value, list) else (value,)))
+
+
+def _held(number: int) -> int | None:
+    """NUMBER, or None where it has more than the 64 bits of a column, which no writer of OTLP gives it."""
+    return number if -_BEYOND <= number < _BEYOND else None
 
 
 class _Sink:

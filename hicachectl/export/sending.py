@@ -8,14 +8,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-import msgspec
-
 from hicachectl import store
 from hicachectl.exits import UnreachableError, UsageError
 from hicachectl.export import lines, otlp, perfetto
 from hicachectl.store import columns
 from hicachectl.store.columns.loading import load
 from hicachectl.store.requests import decoded, warn_of
+from hicachectl.views.machine import ascii_json
 
 
 def otlp_lines(runs: Sequence[Path | str], out: BinaryIO) -> int:
@@ -57,21 +56,26 @@ def trace_events(runs: Sequence[Path | str], out: BinaryIO) -> int:
     """Write RUNS to OUT as one document of trace events, an event a line; the number of spans."""
     recording = store.read(runs)
     warn_of(recording.broken_lines + recording.cut_lines, ", ".join(recording.paths))
-    encode = msgspec.json.encode
     out.write(b'{"displayTimeUnit":"ms","traceEvents":[\n')
-    out.writelines(_separated(encode(event) for event in perfetto.events(recording)))
+    out.writelines(_separated(ascii_json(event) for event in perfetto.events(recording)))
     out.write(b"\n]}\n")
     return len(recording.spans)
 
 
 @contextmanager
 def written(target: str | None) -> Iterator[BinaryIO]:
-    """Standard output, or the file TARGET, which takes its name only when all of it is there."""
+    """Standard output, what is no file but can be written to, or the file TARGET, which takes its name only when all of it is there."""
     if target is None or target == "-":
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
     path = Path(target)
+    if path.exists() and not path.is_file():
+        # A pipe or a device, as /dev/null: a file that took its name would take its place.
+        with _into(path) as stream:
+            yield stream
+        return
+    path = path.resolve() if path.is_symlink() else path
     try:
         number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:
@@ -85,6 +89,15 @@ def written(target: str | None) -> Iterator[BinaryIO]:
     finally:
         with suppress(OSError):
             Path(name).unlink(missing_ok=True)
+
+
+@contextmanager
+def _into(path: Path) -> Iterator[BinaryIO]:
+    try:
+        with path.open("wb") as stream:
+            yield stream
+    except OSError as error:
+        raise UnreachableError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _separated(parts: Iterable[bytes]) -> Iterator[bytes]:

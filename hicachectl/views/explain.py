@@ -117,7 +117,7 @@ def _engines(head: Row) -> Iterator[RenderableType]:
         yield Text.assemble(
             ("engine ", palette.HEADING),
             (one_line(engine["engine"]), palette.NAME),
-            f"  SGLang {engine['sglang'] or '?'}, Mooncake {engine['mooncake'] or '?'}, rank {engine['tp_rank']} of {engine['tp_size']}, page size {engine['page_size'] or '?'}",
+            f"  SGLang {one_line(engine['sglang'] or '?')}, Mooncake {one_line(engine['mooncake'] or '?')}, rank {engine['tp_rank']} of {engine['tp_size']}, page size {engine['page_size'] or '?'}",
             ("  a CPU stands in for the GPU" if engine["stand_in"] else ""),
         )
         yield Text.assemble(
@@ -126,7 +126,7 @@ def _engines(head: Row) -> Iterator[RenderableType]:
             f", setup {backend['setup_code'] if backend['setup_code'] is not None else '-'}, {backend['registered_bytes']} bytes registered",
             f", {backend['uncovered_buffers']} buffers outside them" if backend["uncovered_buffers"] else "",
             f", {points['installed']} hook points on",
-            f", blind: {', '.join(points['missing'])}" if points["missing"] else "",
+            f", blind: {', '.join(map(one_line, points['missing']))}" if points["missing"] else "",
         )
         if engine["attached"]:
             out = engine["attached"]["requests_left_out"]

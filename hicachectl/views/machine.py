@@ -17,11 +17,11 @@ def indented(body: object, depth: int = 0, *, everyday: bool = False) -> str:
     EVERYDAY says that every fraction in it is a measured one, of a moderate size: these are written in one way by whoever writes them.
     """
     # The standard library's own indenting runs in Python: it would take longer than finding out what there is to say.
-    text = msgspec.json.format(_encoded(body) if everyday else json.dumps(body).encode("ascii"), indent=2).decode("ascii")
+    text = msgspec.json.format(ascii_json(body) if everyday else json.dumps(body).encode("ascii"), indent=2).decode("ascii")
     return text.replace("\n", "\n" + "  " * depth) if depth else text
 
 
-def _encoded(body: object) -> bytes:
-    """BODY as ASCII JSON; where all of its text is ASCII, msgspec's is the standard library's, in a third of the time."""
+def ascii_json(body: object) -> bytes:
+    """BODY as ASCII JSON, which no terminal obeys; where all of its text is ASCII, msgspec's is the standard library's, in a third of the time."""
     found = msgspec.json.encode(body)
     return found if found.isascii() and b"\x7f" not in found else json.dumps(body).encode("ascii")

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from hicachectl.store import Ledger, LedgerPoint
 from hicachectl.views import palette
-from hicachectl.views.table import Column, document, table
+from hicachectl.views.table import Column, cell, document, table
 from tracers.point import Point, Target
 
 ROWS = (
@@ -125,7 +125,7 @@ def _place(order: Sequence[str], state: str) -> int:
 def _cells(row: Seen) -> list[object]:
     point = row.point
     faults = Text(str(point.faults), palette.ERROR if point.faults else "")
-    state = Text(row.state, palette.STATES.get(row.state, ""))
+    state = cell(row.state, palette.STATES.get(row.state, ""))
     process = f"{row.ledger.host}:{row.ledger.pid}"
     return [state, point.id, point.calls, point.spans, faults, process, point.target or None, point.detail or None]
 

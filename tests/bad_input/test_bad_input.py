@@ -31,7 +31,7 @@ CODES = {*exits.MEANINGS} - {exits.INTERRUPTED}
 READING = (
     ("explain", "-o", "json"), ("explain",), ("explain", "--request", "storage"), ("show", "-o", "json"), ("show",), ("show", "--request", "cold"),
     ("show", "--request", "storage", "-o", "json"), ("show", "--code", "R12"), ("points",), ("points", "-o", "json"), ("export", "--to", "otlp"), ("export", "--to", "perfetto"),
-    ("runs",), ("runs", "-o", "json"),
+    ("export", "--to", "parquet"), ("probe-keys", "--request", "storage", "--no-store", "--run"), ("runs",), ("runs", "-o", "json"),
 )  # fmt: skip
 HEALTH = b'{"status":"ok","role":"leader","ha_state":"serving","service_ready":true,"leader_address":"a:1","view_version":3}'
 COPY = b'{"size_":4096,"buffer_address_":1,"protocol_":"tcp","transport_endpoint_":"127.0.0.1:15121"}'
@@ -83,7 +83,9 @@ def recordings(seed: int, folder: Path) -> None:
     try:
         mutation.recording(chance.choice(SAMPLES), run, chance)
         command, *options = chance.choice(READING)
-        fine(invoke.inside(command, *([] if command == "runs" else [str(run)]), *options), (seed, command, options))
+        place = [] if command == "runs" else [str(run)]
+        words = (command, *options, *place) if command == "probe-keys" else (command, *place, *options)
+        fine(invoke.inside(*words), (seed, *words))
     finally:
         shutil.rmtree(run)
 

@@ -1,6 +1,7 @@
 """`hicachectl export` from outside."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,22 @@ def test_perfetto_in_a_file_is_one_document(tmp_path: Path) -> None:
     document = json.loads(target.read_text())
     assert sum(event["ph"] == "X" for event in document["traceEvents"]) == 2
     assert list(target.parent.iterdir()) == [target]
+
+
+def test_a_target_that_is_no_file_is_written_to_and_stays_what_it_was(tmp_path: Path) -> None:
+    """A pipe or a device such as /dev/null keeps its place, and a link keeps pointing at its file, which gets the new content."""
+    folder, pipe, link, file = run(tmp_path / "run"), tmp_path / "pipe", tmp_path / "link", tmp_path / "file"
+    os.mkfifo(pipe)
+    link.symlink_to(file)
+    file.write_text("before")
+    with os.fdopen(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
+        assert hicachectl("export", str(folder), "--to", "otlp", "--target", str(pipe)).returncode == 0
+        assert b"resourceSpans" in reader.read()
+    assert hicachectl("export", str(folder), "--to", "otlp", "--target", str(link)).returncode == 0
+    assert pipe.is_fifo()
+    assert link.readlink() == file
+    assert "resourceSpans" in file.read_text()
+    assert hicachectl("export", str(folder), "--to", "otlp", "--target", str(tmp_path)).returncode == 3
 
 
 def test_stdin_can_be_exported(tmp_path: Path) -> None:

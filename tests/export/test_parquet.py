@@ -67,6 +67,15 @@ def test_the_schema_is_the_vocabularys_whatever_was_recorded(tmp_path: Path) -> 
     )
 
 
+def test_numbers_that_no_column_holds_are_text_and_times_null(tmp_path: Path) -> None:
+    """A damaged recording may have numbers of more than 64 bits: the row is written, and says them in `other`."""
+    made = Recording()
+    made.engine(resource={v.R_PID: 10**40}).span(v.STORE_PUT, 10**40, 10**40 + 1, attributes={v.OBJECTS: 10**30, v.BAD_OBJECTS: [10**30]})
+    (row,) = [row for row in table(made.write(tmp_path / "run"), tmp_path / "a.parquet").to_pylist() if row["name"] == v.STORE_PUT]
+    assert (row["start"], row["end"], row[v.OBJECTS], row[v.BAD_OBJECTS], row[v.R_PID]) == (None, None, None, None, None)
+    assert dict(row["other"]) == {v.OBJECTS: str(10**30), v.BAD_OBJECTS: f"[{10**30}]"}
+
+
 def test_no_more_than_a_batch_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows go out by batches, each a row group, so that a long recording needs no more memory than a short one."""
     monkeypatch.setattr(parquet, "BATCH", 3)
