@@ -37,7 +37,7 @@ def is_collector(target: str) -> bool:
 @contextmanager
 def collector(target: str) -> Iterator[Send]:
     """A way to send to the collector at TARGET: http(s)://HOST:4318, with or without a path, or grpc(s)://HOST:4317."""
-    scheme = urlsplit(target).scheme
+    scheme = target.partition("://")[0].lower()
     if scheme in ("http", "https"):
         import httpx  # noqa: PLC0415 - slow to import, and of no use to a file
 
@@ -74,7 +74,7 @@ def _post(client: "httpx.Client", url: str, body: bytes) -> int:
     for attempt in range(TRIES):
         try:
             answer = client.post(url, content=body, headers={"content-type": "application/json"})
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             raise UnreachableError(
                 f"cannot reach a collector at {url}: {one_line(str(error)) or type(error).__name__}"
             ) from error
@@ -105,8 +105,11 @@ def _refused(content: bytes) -> int:
 def _grpc(target: str) -> Iterator[Send]:
     """Sends over gRPC; it needs the packages of the extra `otlp`."""
     grpc, json_format, pb = _packages()
-    parts = urlsplit(target)
-    if not parts.netloc:
+    try:
+        parts = urlsplit(target)
+    except ValueError:
+        parts = None
+    if parts is None or not parts.netloc:
         raise UsageError(f"--target {target}: expected grpc://HOST:4317")
     secure = parts.scheme == "grpcs"
     channel = (

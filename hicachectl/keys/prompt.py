@@ -1,6 +1,7 @@
 """The tokens that are asked for: numbers as typed, from a file or from standard input, or a text and its tokenizer."""
 
 import importlib
+import re
 import sys
 from array import array
 from pathlib import Path
@@ -11,11 +12,16 @@ from hicachectl.keys.tokens import packed, parse
 
 
 def numbers(given: str) -> "array[int]":
-    """Token ids: `-` reads standard input, the name of a file reads the file, anything else is taken for the numbers."""
+    """Token ids: `-` reads standard input, the name of a file reads the file, anything else is taken for the numbers.
+
+    UnreachableError where there is no such file, BadInputError for what is no numbers.
+    """
     if given == "-":
         return parse(_text(sys.stdin.buffer.read(), "standard input"))
     path = _file(given)
     if path is None:
+        if _is_path(given):
+            raise UnreachableError(f"there is no file {given}: --tokens takes numbers, a file of numbers, or - for standard input")
         return parse(given)
     try:
         return parse(_text(path.read_bytes(), str(path)))
@@ -41,6 +47,9 @@ def text(prompt: str, tokenizer: str) -> "array[int]":
         return packed(loaded.encode(prompt))
     except (OSError, ValueError) as error:
         raise UnreachableError(f"no tokenizer can be loaded from '{tokenizer}': {error}") from error
+    except Exception as error:
+        # A damaged tokenizer.json raises nothing more exact than Exception.
+        raise BadInputError(f"'{tokenizer}' holds no tokenizer that can be read: {error}") from error
 
 
 def _by_tokenizers(prompt: str, tokenizer: str) -> "array[int]":
@@ -61,9 +70,14 @@ def _by_tokenizers(prompt: str, tokenizer: str) -> "array[int]":
         raise BadInputError(f"{path} is no tokenizer: {error}") from error
 
 
+def _is_path(given: str) -> bool:
+    """Whether GIVEN names a file rather than numbers: what has a slash, or begins with a letter and has no separator."""
+    return "/" in given or re.fullmatch(r"[^\W\d_][^\s,]*", given) is not None
+
+
 def _file(given: str) -> Path | None:
     try:
-        return Path(given) if Path(given).is_file() else None
+        return Path(given) if Path(given).is_file() or Path(given).is_fifo() else None
     except (OSError, ValueError):
         return None  # too long for a name, or with a zero byte in it
 

@@ -12,6 +12,7 @@ from hicachectl.model.once import once
 from hicachectl.model.take import count, failed, flag, number, numbers, strings, text
 from hicachectl.store import Ledger, Span
 from hicachectl.store.span import Value
+from hicachectl.whole import whole
 from tracers import vocabulary as v
 from tracers.points import ALL
 
@@ -344,7 +345,7 @@ class Engine:
         if self.ledger is None or self.ledger.closed:
             return []
         parts = [each.split(" ", 2) for each in self.ledger.running]
-        return [(int(began), rid if rid != "-" else None, key) for began, rid, key in (part for part in parts if len(part) == 3) if began.isdigit()]
+        return [(began, rid if rid != "-" else None, key) for told, rid, key in (part for part in parts if len(part) == 3) if (began := whole(told)) is not None]
 
     @property
     def seen_ms(self) -> int:

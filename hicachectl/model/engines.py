@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from hicachectl.model.engine import NOTED, PROCESS_SPANS, Engine
 from hicachectl.model.take import count
 from hicachectl.store import Recording, Span
+from hicachectl.whole import whole
 from tracers import vocabulary as v
 
 _NONE_UNCOVERED = re.compile(rb'\{"key":"' + re.escape(v.UNCOVERED.encode()) + rb'","value":\{"intValue":"0"\}\}')
@@ -73,4 +74,4 @@ def _group(found: Iterable[Engine]) -> None:
 
 def _begin(engine: str) -> tuple[int, str]:
     start = engine.rpartition(":")[2]
-    return (int(start) if start.isdigit() else 0, engine)
+    return (whole(start) or 0, engine)

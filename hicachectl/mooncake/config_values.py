@@ -57,7 +57,9 @@ def odd_type(read: Callable[[str], Any], value: Any) -> str:
 
 
 def bytes_of_file(path: Path, named_by: str) -> bytes:
-    """The file's content; UnreachableError where it cannot be had."""
+    """The file's content; UnreachableError where it cannot be had, BadInputError for a device, which may never end."""
+    if path.is_char_device() or path.is_block_device():
+        raise BadInputError(f"{path}, which {named_by} names, is a device, no file")
     try:
         return path.read_bytes()
     except OSError as error:

@@ -283,7 +283,7 @@ def _get(base: str, path: str, timeout: float, also: tuple[int, ...] = ()) -> _P
         raise UnreachableError(
             f"no answer from {url} within {timeout:g} s: is the master stuck, or the port filtered?"
         ) from error
-    except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol, UnicodeError) as error:
         raise BadInputError(f"'{_shown(base)}' is not the URL of an admin port: expected http://HOST:PORT") from error
     except httpx.RemoteProtocolError as error:
         raise BadInputError(f"{url} does not speak HTTP: the admin port is another one than the RPC port") from error

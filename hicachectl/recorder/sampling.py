@@ -11,6 +11,7 @@ from hicachectl.exits import OperatorError
 from hicachectl.mooncake import master
 from hicachectl.recorder.journal import Journal
 from hicachectl.store.span import Span
+from hicachectl.whole import whole
 from tracers import vocabulary as v
 
 EVERY_S = 1.0
@@ -138,7 +139,7 @@ class Sampler:
         start = time.time_ns()
         try:
             values = self._asked(base.url)
-        except (httpx.HTTPError, httpx.InvalidURL, _NoMasterError) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError, _NoMasterError) as error:
             if base.answered is None or time.monotonic() - base.answered > _OUTAGE_S:
                 self._journal.fault(f"no sample of the store's master from {base.url}: {error or type(error).__name__}")
             return
@@ -182,4 +183,4 @@ class Sampler:
 
 
 def _port(text: str | None) -> int:
-    return int(text) if text and text.isdecimal() else master.DEFAULT_ADMIN_PORT
+    return whole(text or "") or master.DEFAULT_ADMIN_PORT

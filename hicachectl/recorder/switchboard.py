@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hicachectl.exits import UnreachableError, UsageError
+from hicachectl.whole import whole
 from tracers import vocabulary as v
 
 ALL = "all"
@@ -101,9 +102,10 @@ def read_target(text: str) -> int | None:
     """A process id, or None for `all`; UsageError for anything else."""
     if text == ALL:
         return None
-    if not text.isdecimal() or int(text) == 0:
+    pid = whole(text)
+    if not pid:
         raise UsageError(f"{text} is neither a process id nor '{ALL}'")
-    return int(text)
+    return pid
 
 
 def folder_of(pid: int | None) -> tuple[Path, int]:
@@ -181,8 +183,8 @@ def _named(folder: Path) -> Iterator[tuple[int, str]]:
     """(process id, name) of each socket in FOLDER."""
     for entry in folder.iterdir():
         pid, _, rest = entry.name.partition(".")
-        if pid.isdecimal() and rest == "sock":
-            yield int(pid), entry.name
+        if rest == "sock" and (number := whole(pid)) is not None:
+            yield number, entry.name
 
 
 def _gone(pid: int) -> bool:

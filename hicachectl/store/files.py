@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from hicachectl.exits import UnreachableError
+from hicachectl.exits import BadInputError, UnreachableError
 
 STDIN = "-"
 RUN_FILE = "run.json"
@@ -21,7 +21,7 @@ def is_recording(folder: Path) -> bool:
 def span_files(run: Path) -> list[Path]:
     """Files that hold the spans of RUN, in the order of their names; a folder of a collector's files will do.
 
-    UnreachableError where RUN is absent or holds no recording.
+    UnreachableError where RUN is absent or holds no recording; BadInputError for a device, which may never end.
     """
     try:
         return _span_files(run)
@@ -32,6 +32,8 @@ def span_files(run: Path) -> list[Path]:
 def _span_files(run: Path) -> list[Path]:
     if not run.exists():
         raise UnreachableError(f"no recording at {run}: no such file or folder; `hicachectl runs` lists what there is")
+    if run.is_char_device() or run.is_block_device():
+        raise BadInputError(f"{run} is a device, no recording")
     if not run.is_dir():
         return [run]
     own = [path for path in _own(run) if SPANS_FILE.fullmatch(path.name)]

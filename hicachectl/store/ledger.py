@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from hicachectl.store.span import UNREADABLE, Span, Value
+from hicachectl.whole import whole
 from tracers import vocabulary as v
 
 INSTALLED, CHANGED, RETIRED, BLIND = "installed", "changed", "retired", "blind"
@@ -205,9 +206,9 @@ def _text(value: Value | None) -> str | None:
 def _int(value: Value | None, default: int = 0) -> int:
     if isinstance(value, int):
         return value
-    return int(value) if isinstance(value, str) and value.isdecimal() else default
+    found = whole(value) if isinstance(value, str) else None
+    return default if found is None else found
 
 
 def _start_of(engine: str) -> int:
-    last = engine.rpartition(":")[2]
-    return int(last) if last.isdecimal() else 0
+    return whole(engine.rpartition(":")[2]) or 0

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from hicachectl.exits import UnreachableError, UsageError
 from hicachectl.store import files
+from hicachectl.whole import whole
 
 if TYPE_CHECKING:
     from hicachectl.store.ledger import Ledger
@@ -156,9 +157,10 @@ def bound() -> int:
     text = os.environ.get("HICACHECTL_HOME_BYTES")
     if not text:
         return LARGEST_HOME
-    if not text.isdecimal():
+    size = whole(text)
+    if size is None:
         raise UsageError(f"HICACHECTL_HOME_BYTES={text} is no number of bytes")
-    return int(text)
+    return size
 
 
 def _is_ours(path: Path) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import invoke
 import pytest
+from recordings import Recording
 
 from hicachectl import exits
 from tracers import vocabulary as v
@@ -81,3 +82,17 @@ def strings(value: Any) -> Iterator[str]:
     elif isinstance(value, (dict, list)):
         for each in value.values() if isinstance(value, dict) else value:
             yield from strings(each)
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "\u00b2", "\u0663", "1_000", ""], ids=["long", "superscript", "foreign", "underscore", "empty"])
+def test_text_that_only_looks_like_a_number_is_read_as_none(number: str, tmp_path: Path) -> None:
+    """Where a number is read from a text of the recording (start and process of an engine, a get that hangs, a release), any text will do."""
+    made = Recording()
+    for told in ({v.R_ENGINE: f"h:1:{number}"}, {v.R_PID: number}, {v.R_SGLANG: f"0.5.{number}"}, {v.R_TP_RANK: number}):
+        engine = made.engine(pid=len(made.engines) + 1, resource=told)
+        engine.ledger(closed=False, running=[f"{number} rid key"], versions={"sglang": f"0.5.{number}", "mooncake": number})
+        engine.span(v.PREFILL, 1, 2, rid="a", attributes={v.TOKENS: number, v.EXTRA_KEY: number})
+        engine.span(v.LEDGER, 3, attributes={v.SEEN: number, v.WRITTEN: number, v.ENDED: number})
+    run = str(made.write(tmp_path / "run"))
+    for words in (("explain", run), ("show", run), ("show", run, "--request", "a"), ("points", run), ("fleet", run), ("export", run, "--to", "perfetto")):
+        assert invoke.inside(*words).returncode in (exits.DONE, exits.FOUND), words

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import answering
 import pytest
 
 from hicachectl.checks import scene
@@ -102,7 +103,17 @@ def test_what_is_no_sglang_server(server, path, body):
         scene.of_server(server(path, body), {}, "/ours")
 
 
-@pytest.mark.parametrize("url", ["http://", "ftp://x", "http://[::1"])
+def test_an_endless_answer_is_cut(monkeypatch):
+    """An answer without an end is refused at a bound."""
+    monkeypatch.setattr(serving, "LARGEST_ANSWER", 1 << 20)
+    with (
+        answering.raw(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 65536, forever=True) as url,
+        pytest.raises(BadInputError, match="does not stop"),
+    ):
+        scene.of_server(url, {}, "/ours")
+
+
+@pytest.mark.parametrize("url", ["http://", "ftp://x", "http://[::1", "http://" + "a" * 70])
 def test_what_is_no_url(url):
     """A text that is no URL is bad input, or nobody is there."""
     with pytest.raises((BadInputError, UnreachableError)):

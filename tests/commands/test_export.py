@@ -94,6 +94,10 @@ def test_wrong_input_gets_the_contracts_exit_code(tmp_path: Path) -> None:
         (3, [str(folder), "--to", "otlp", "--target", "/no/folder/file"]),
         (4, [str(tmp_path / "bad.jsonl"), "--to", "perfetto", "--target", str(tmp_path / "kept.json")]),
         (4, [str(tmp_path / "bad.jsonl"), "--to", "otlp"]),
+        (4, ["/dev/zero", "--to", "otlp"]),
+        (2, [str(folder), "--to", "otlp", "--target", "http://[::1"]),
+        (2, [str(folder), "--to", "otlp", "--target", "grpc://[::1"]),
+        (3, [str(folder), "--to", "otlp", "--target", f"http://{'a' * 70}:4318"]),
     ):
         done = hicachectl("export", *words)
         assert done.returncode == code, done.stderr

@@ -239,6 +239,8 @@ def test_an_engine_that_is_stopped_is_not_waited_for_for_ever(tmp_path: Path, en
         (["--detach"], 3, "no engine of this user listens"),
         (["--attach", "one"], 2, "one is neither a process id nor 'all'"),
         (["--attach", "0"], 2, "0 is neither"),
+        (["--attach", "9" * 5000], 2, "is neither a process id nor 'all'"),
+        (["--detach", "\u00b2"], 2, "\u00b2 is neither"),
         (["--attach", "all", "--for", "0"], 2, "--for"),
         (["--attach", "all", "--for", "nan"], 2, "--for"),
         (["--for", "3", "--", "true"], 2, "--for"),

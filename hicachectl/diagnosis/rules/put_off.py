@@ -9,6 +9,7 @@ from hicachectl.model.engine import Engine
 from hicachectl.model.take import count, number
 from hicachectl.model.world import World
 from hicachectl.store import Span
+from hicachectl.whole import whole
 from tracers import vocabulary as v
 
 SINCE = (0, 5, 23)
@@ -37,8 +38,8 @@ def judge(world: World) -> Iterator[Finding]:
 
 
 def _merges(engine: Engine) -> bool:
-    parts = (engine.sglang or "").split(".")[:3]
-    return all(part.isdigit() for part in parts) and tuple(map(int, parts)) >= SINCE
+    parts = [whole(part) for part in (engine.sglang or "").split(".")[:3]]
+    return None not in parts and tuple(part for part in parts if part is not None) >= SINCE
 
 
 RULE = Rule("write put off", ("W18",), (v.WRITE_BACKUP, v.WRITE_HOST_DONE, v.RESET, v.LEDGER), of_world=judge)

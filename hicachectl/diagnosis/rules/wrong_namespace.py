@@ -10,6 +10,7 @@ from hicachectl.model.namespaces import has_extra_key, namespace
 from hicachectl.model.take import count
 from hicachectl.model.world import World
 from hicachectl.store import Span
+from hicachectl.whole import whole
 from tracers import vocabulary as v
 
 FIXED = (0, 5, 23)
@@ -25,8 +26,8 @@ def orphaned(journey: Journey) -> Span | None:
 
 
 def _fixed(engine: Engine) -> bool:
-    parts = (engine.sglang or "").split(".")[:3]
-    return not all(part.isdigit() for part in parts) or tuple(map(int, parts)) >= FIXED
+    parts = [whole(part) for part in (engine.sglang or "").split(".")[:3]]
+    return None in parts or tuple(part for part in parts if part is not None) >= FIXED
 
 
 def judge(case: Case) -> Iterator[Finding]:

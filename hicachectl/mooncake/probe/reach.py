@@ -21,6 +21,8 @@ def reach(address: str, timeout: float) -> None:
         raise UnreachableError(f"the master's host '{host}' has no address ({error.strerror}).") from error
     except TimeoutError as error:
         raise UnreachableError(f"nobody answers at the master's address {address} within {timeout:g} s.") from error
+    except UnicodeError as error:
+        raise BadInputError(f"'{host}' is the name of no host: a part of it is too long, or empty") from error
     except OSError as error:
         raise UnreachableError(
             f"nobody listens at the master's address {address} ({error.strerror or error})."

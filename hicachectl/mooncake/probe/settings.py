@@ -10,6 +10,7 @@ from hicachectl.mooncake import config as store_config
 from hicachectl.mooncake import master
 from hicachectl.mooncake.client import ClientSettings
 from hicachectl.release import Release
+from hicachectl.whole import whole
 
 ASSUMED_SGLANG = "0.5.14"
 """Whose rules read the configuration where no SGLang is installed."""
@@ -69,9 +70,7 @@ def admin_port(config: store_config.StoreConfig, address: str | None = None) -> 
     """The admin port that somebody configured for this master; None where only SGLang's default stands for it."""
     port = config.master_metrics_port
     other_master = address is not None and address != config.master_server_address.value
-    if port.origin == "default" or other_master or not str(port.value).isdigit():
-        return None
-    return int(port.value)
+    return None if port.origin == "default" or other_master else whole(str(port.value))
 
 
 def admin_url(given: str) -> str:

@@ -66,7 +66,7 @@ class Server(Database):
                 if not answer.is_success:
                     raise self._refused(answer.read(), answer.status_code)
                 yield answer
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             raise UnreachableError(f"cannot reach {self.name}: {one_line(str(error)) or type(error).__name__}") from error
 
     def _refused(self, said: bytes, status: int) -> UnreachableError:
