@@ -11,6 +11,7 @@ from hicachectl.exits import BadInputError, one_line
 from hicachectl.keys.decode import decode as decoded
 from hicachectl.keys.given import Given, place, question, recorded_question
 from hicachectl.keys.look import asked, named
+from hicachectl.keys.scheme import guessed
 from hicachectl.mooncake.client import CALL_TIMEOUT_S
 from hicachectl.mooncake.exists import Way
 from hicachectl.options import Output, OutputOption
@@ -81,6 +82,8 @@ def _run(options: dict[str, Any]) -> None:
         _print_decoded(given.decode, output)
         return
     asks = recorded_question(given) if given.source == "--request" else question(given, os.environ)
+    if guess := guessed(asks.shape.sglang):
+        sys.stderr.write(f"hicachectl: {one_line(guess)}\n")
     report = named(asks) if given.no_store else asked(asks, place(given, os.environ), given.lookup, why=given.why)
     if output is Output.json:
         sys.stdout.write(view.as_json(report))

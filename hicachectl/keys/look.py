@@ -11,6 +11,8 @@ from hicachectl.keys.presence import DEFAULT_THRESHOLD, PRESENT, Presence, engin
 from hicachectl.keys.report import Report
 from hicachectl.keys.shape import Shape
 from hicachectl.mooncake.exists import Answers, Place, Way, exists, listed
+from hicachectl.mooncake.master import spoken_by
+from hicachectl.mooncake.probe.settings import installed_mooncake
 
 DEFAULT_PORT = "SGLang's default port"
 """What `locate` says of an admin port that nothing but SGLang's default stands for."""
@@ -94,11 +96,20 @@ def _store(place: Place, answers: Answers) -> dict[str, Any]:
 
 def _remarks(answers: Answers, place: Place) -> list[str]:
     found = [answers.effect.remark] if answers.effect.remark else []
+    found += _foreign(answers)
     if answers.effect.way is not Way.client and place.found == DEFAULT_PORT:
         found.append(
             f"nobody said that {place.admin} is this master's admin port: it is {DEFAULT_PORT}; --admin says it"
         )
     return found
+
+
+def _foreign(answers: Answers) -> list[str]:
+    """What to say where the master that was asked by HTTP is not of the release of the Mooncake client beside this Python, as far as it tells."""
+    own = installed_mooncake()
+    if answers.effect.way is Way.client or not answers.releases or own is None or spoken_by(own).releases == answers.releases:
+        return []
+    return [f"the master answers as one of {answers.releases}, and the Mooncake client here is {own}: an engine with this client gets -900 (RPC_FAIL) from it, whatever is there"]
 
 
 def _fit(question: Question, place: Place, presence: Presence) -> tuple[Fit | None, list[str], list[str]]:

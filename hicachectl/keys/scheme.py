@@ -52,6 +52,16 @@ SCHEMES: tuple[Scheme, ...] = (
 )
 
 
+NEWEST = SCHEMES[-1].since
+
+
+def guessed(sglang: str) -> str:
+    """What to say of a release that is newer than those whose sources were read; empty for one of them."""
+    if Release.of(sglang).numbers <= Release.of(NEWEST).numbers:
+        return ""
+    return f"the key rules of SGLang {sglang} are not known: those of {NEWEST}, the latest that are, are taken for it"
+
+
 def scheme_of(sglang: str) -> Scheme:
     """The row of an SGLang release such as "0.5.14"; UsageError for what is no release or older than the oldest row."""
     try:

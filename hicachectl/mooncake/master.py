@@ -71,6 +71,11 @@ DIALECTS: Mapping[bool, Dialect] = {
 taken for a later one: that errs on the careful side."""
 
 
+def spoken_by(mooncake_release: str) -> Dialect:
+    """The dialect of a master of this release; ValueError for what is no release."""
+    return DIALECTS[Release.of(mooncake_release) >= Release.of("0.3.12")]
+
+
 @dataclass(frozen=True, slots=True)
 class Health:
     """The answer of `/health`; None where the master does not say."""
@@ -171,7 +176,7 @@ def query_for(mooncake_release: str) -> Query:
 
     Source: Mooncake's master, handlers of both paths at 0.3.11.post1 and 0.3.12.
     """
-    read_only = Release.of(mooncake_release) >= Release.of("0.3.12")
+    read_only = spoken_by(mooncake_release).batch_query_is_read_only
     return Query("/batch_query_keys", takes_lease=not read_only, counts_as_hit=not read_only)
 
 

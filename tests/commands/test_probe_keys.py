@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import os
 import subprocess
 import sys
 import time
@@ -182,6 +183,27 @@ def test_a_store_since_0_3_12_is_queried_without_a_lease():
         found = document(*GIVEN, "--master", "127.0.0.1:1", "--admin", url)
     assert (found["contiguous_pages"], found["store"]["lookup"], found["side_effects"]) == (2, "query", [])
     assert found["engine_would"]["code"] == "HC-R04"
+
+
+def test_a_master_of_another_release_than_the_client_is_remarked(tmp_path: Path):
+    """Keys that are there are of no use to engines whose client the master does not understand; a master of the client's release gets no remark."""
+    for client, store, other in (("0.3.11.post1", new_store([], KEYS), "0.3.12 or later"), ("0.3.13.post1", old_store([]), "before 0.3.12"), ("0.3.11.post1", old_store([]), "")):
+        site = tmp_path / f"{client}-{other}" / "mooncake_transfer_engine-1.dist-info"
+        site.mkdir(parents=True)
+        (site / "METADATA").write_text(f"Metadata-Version: 2.1\nName: mooncake-transfer-engine\nVersion: {client}\n")
+        with answering.server(store) as url:
+            words = ("probe-keys", *GIVEN, "--sglang", "0.5.14", "--master", "127.0.0.1:1", "--admin", url, "-o", "json")
+            found = json.loads(invoke.hicachectl(*words, env={"PYTHONPATH": f"{site.parent}{os.pathsep}{invoke.ROOT}"}).stdout)
+        said = [remark for remark in found["remarks"] if "-900" in remark]
+        assert [f"one of {other}, and the Mooncake client here is {client}" in remark for remark in said] == [True] * bool(other)
+
+
+@pytest.mark.parametrize(("sglang", "guessed"), [("9.9.9", True), ("0.5.24", True), ("0.5.23", False), ("0.5.23.post1", False), ("0.5.14", False)])
+def test_rules_of_a_release_that_nobody_has_read_are_told_to_be_a_guess(sglang: str, guessed: bool):
+    """The newest known rules are taken, and a line on stderr says so; none where the rules are known."""
+    done = run(*GIVEN, "--no-store", "--sglang", sglang)
+    assert (f"the key rules of SGLang {sglang} are not known: those of 0.5.23" in done.stderr) == guessed
+    assert done.stderr.count("\n") == guessed
 
 
 def test_the_older_query_is_refused_because_it_leaves_traces():

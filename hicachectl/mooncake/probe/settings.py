@@ -8,6 +8,7 @@ from typing import Any
 from hicachectl.exits import BadInputError, UsageError
 from hicachectl.mooncake import config as store_config
 from hicachectl.mooncake import master
+from hicachectl.mooncake.child import WHEELS
 from hicachectl.mooncake.client import ClientSettings
 from hicachectl.release import Release
 from hicachectl.whole import whole
@@ -95,3 +96,13 @@ def installed_sglang() -> str:
         return Release.of(metadata.version("sglang")).text
     except (metadata.PackageNotFoundError, ValueError):
         return ASSUMED_SGLANG
+
+
+def installed_mooncake() -> str | None:
+    """The release of the Mooncake client beside this Python, None where there is none."""
+    for wheel in WHEELS:
+        try:
+            return Release.of(metadata.version(wheel)).text
+        except (metadata.PackageNotFoundError, ValueError):
+            continue
+    return None
