@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +48,7 @@ class Journal:
             if self._forward is not None:
                 self._forward(line)
             try:
-                with self._spans.open("ab") as stream:
-                    stream.write(line)
+                _append(self._spans, line)
             except OSError:
                 self.dropped += 1
                 return
@@ -87,11 +87,13 @@ class Journal:
             "faults": list(self._faults),
         }
         temporary = self._ledger.with_suffix(".tmp")
-        try:
-            temporary.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-            temporary.replace(self._ledger)
-        except OSError:
-            return
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+            try:
+                _append(temporary, json.dumps(document, indent=1).encode() + b"\n", os.O_EXCL)
+                temporary.replace(self._ledger)
+            finally:
+                temporary.unlink(missing_ok=True)
 
     def _line(self, name: str, start_ns: int, end_ns: int, attributes: Mapping[str, Any]) -> bytes:
         thread = threading.current_thread()
@@ -115,6 +117,26 @@ class Journal:
         scope = {"scope": {"name": v.R_SCOPE, "version": __version__}, "spans": [span]}
         group = {"resource": {"attributes": _pairs(resource)}, "scopeSpans": [scope]}
         return json.dumps({"resourceSpans": [group]}, separators=(",", ":")).encode() + b"\n"
+
+
+def _append(path: Path, data: bytes, more: int = 0) -> None:
+    """Put DATA at the end of PATH, all of it or, with OSError, nothing.
+
+    The folder may be another user's, to whose engine root has attached: what that user puts in the file's place, a link or a pipe, is not written to.
+    """
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | more, 0o644)
+    try:
+        size = os.fstat(file).st_size
+        rest = memoryview(data)
+        try:
+            while rest:
+                # A full disk may take a part of a line, and refuse the rest.
+                rest = rest[os.write(file, rest) :]
+        except OSError:
+            os.ftruncate(file, size)
+            raise
+    finally:
+        os.close(file)
 
 
 def _pairs(values: Mapping[str, Any]) -> list[dict[str, Any]]:
