@@ -1,6 +1,7 @@
 """What this process did and did not see: installed, missing, changed, waiting, retired, dropped."""
 
 import contextlib
+import errno
 import json
 import os
 import time
@@ -17,6 +18,9 @@ GETS = "mooncake.batch_get"
 """The point that sees gets begin and return."""
 START = "engine.start"
 """The point that a scheduler passes first."""
+BLOCK = 4096
+SPARE = 8192
+"""Bytes of blanks behind a ledger, at least: room for what a full disk adds to it."""
 ABSENT = "absent"
 """A target that this version need not have: another shape of it, or a class that this process does not use."""
 
@@ -206,14 +210,34 @@ class Ledger:
 
 
 def write(path: Path, document: dict[str, Any]) -> None:
-    """Replace PATH by DOCUMENT in one step, so that a reader never sees half a ledger; OSError leaves the old one."""
+    """Replace PATH by DOCUMENT in one step, so that a reader never sees half a ledger; OSError leaves the old one.
+
+    On a disk that is full there is no room for a second file: the old one is written over, which takes no more of the disk than it has.
+    """
     temporary = path.with_suffix(".tmp")
+    # A line for each field: indentation throughout would have the slow encoder do it, once a second.
+    fields = ",\n ".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in document.items())
+    text = f"{{{fields}}}\n".encode()
     try:
-        # A line for each field: indentation throughout would have the slow encoder do it, once a second.
-        fields = ",\n ".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in document.items())
-        temporary.write_text(f"{{{fields}}}\n", encoding="utf-8")
+        temporary.write_bytes(text.ljust(-(-(len(text) + SPARE) // BLOCK) * BLOCK))
         temporary.replace(path)
-    except OSError:
+    except OSError as fault:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-        raise
+        if fault.errno not in (errno.ENOSPC, errno.EDQUOT) or not _over(path, text):
+            raise
+
+
+def _over(path: Path, text: bytes) -> bool:
+    """Write TEXT over what PATH holds, where it is long enough; whether it was."""
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        size = os.fstat(file).st_size
+        return len(text) <= size == os.pwrite(file, text.ljust(size), 0)
+    except OSError:
+        return False
+    finally:
+        os.close(file)

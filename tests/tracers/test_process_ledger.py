@@ -1,9 +1,9 @@
 """What a process says that it saw and did not see."""
 
+import errno
 import json
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 import workshop
@@ -96,21 +96,40 @@ def test_a_reader_never_sees_half_a_ledger(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
 
 
-def test_a_full_disk_leaves_the_last_whole_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When a new ledger finds no room the old one stays, and nothing is left beside it."""
+@pytest.fixture
+def full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The path of a ledger that was written, on a disk that is full since."""
     path = tmp_path / "ledger-h-1-2.json"
     write(path, {"number": 1})
+    grown = Path.write_bytes
 
-    def full(own: Path, *_: Any, **__: Any) -> None:
-        own.write_bytes(b"{half")
-        raise OSError(28, "No space left on device")
+    def refused(own: Path, data: bytes) -> None:
+        grown(own, data[:5])
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(Path, "write_bytes", refused)
+    return path
+
+
+def test_a_full_disk_still_gets_the_ledger_that_says_so(full: Path) -> None:
+    """Where there is no room for a second file the old one is written over, and takes no more of the disk than before."""
+    size = full.stat().st_size
+    faults = ["spool: OSError: [Errno 28] No space left on device"] * 20
+    write(full, {"number": 2, "faults": faults})
+    write(full, {"number": 3})
+    assert json.loads(full.read_text()) == {"number": 3}
+    write(full, {"number": 2, "faults": faults})
+    assert json.loads(full.read_text()) == {"number": 2, "faults": faults}
+    assert full.stat().st_size == size
+    assert [each.name for each in full.parent.iterdir()] == [full.name]
+
+
+def test_a_ledger_that_has_outgrown_a_full_disk_leaves_the_last_whole_one(full: Path) -> None:
+    """When a new ledger finds no room at all the old one stays, and nothing is left beside it."""
     with pytest.raises(OSError, match="No space"):
-        write(path, {"number": 2})
-    monkeypatch.undo()
-    assert json.loads(path.read_text()) == {"number": 1}
-    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+        write(full, {"number": 2, "filling": "x" * 20_000})
+    assert json.loads(full.read_text()) == {"number": 1}
+    assert [each.name for each in full.parent.iterdir()] == [full.name]
 
 
 def test_a_scheduler_is_one_though_its_first_reader_failed(ledger: Ledger) -> None:
