@@ -142,8 +142,11 @@ def _parts(run: Path) -> list[Path]:
 
 
 def _opened(run: Path) -> Index | None:
+    path = run / NAME
+    if not path.is_file():
+        return None
     try:
-        reader = Reader(run / NAME)
+        reader = Reader(path)
     except (OSError, BrokenIndexError):
         return None
     if reader.directory.key == key_of(run):

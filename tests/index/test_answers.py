@@ -4,6 +4,7 @@ import os
 import random
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import invoke
@@ -99,6 +100,17 @@ def test_a_broken_index_is_made_anew(seed: int, tmp_path: Path) -> None:
     path.write_bytes(data)
     assert invoke.inside(*words) == right
     assert invoke.inside("show", *words[1:]).returncode == 0
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["pipe", "folder"])
+def test_what_is_no_file_under_the_name_of_the_index_is_not_waited_for(make: Callable[[Path], None], tmp_path: Path) -> None:
+    """A pipe or a folder of that name is no index: the answer is that of the recording."""
+    run = copied(SAMPLE, tmp_path)
+    words = ("explain", str(run), "-o", "json", "--request", "storage")
+    right = invoke.inside(*words)
+    (run / ask.NAME).unlink()
+    make(run / ask.NAME)
+    assert invoke.inside(*words) == right
 
 
 def test_a_folder_that_cannot_be_written_to_is_read_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
