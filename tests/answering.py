@@ -30,6 +30,24 @@ def raw(payload: bytes, *, forever: bool = False) -> Iterator[str]:
 
 
 @contextmanager
+def slow(head: bytes, piece: bytes, seconds: float) -> Iterator[str]:
+    """A server that sends HEAD and then a PIECE every so many SECONDS, for ever; yields its base URL."""
+    gone = threading.Event()
+
+    def handle(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(head)
+        while not gone.wait(seconds):
+            connection.sendall(piece)
+
+    with _listening(handle) as url:
+        try:
+            yield url
+        finally:
+            gone.set()
+
+
+@contextmanager
 def silent() -> Iterator[str]:
     """A server that accepts and never answers; yields its base URL."""
     gone = threading.Event()

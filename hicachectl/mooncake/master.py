@@ -1,7 +1,6 @@
 """The store's master over its admin HTTP port: health, gauges, counters, segments, keys; nothing here needs the client library."""
 
 import re
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ import httpx
 import msgspec
 
 from hicachectl.exits import BadInputError, UnreachableError, one_line
+from hicachectl.patience import at_most
 from hicachectl.release import Release
 
 DEFAULT_TIMEOUT_S = 3.0
@@ -281,6 +281,7 @@ def _get(base: str, path: str, timeout: float, also: tuple[int, ...] = ()) -> _P
     try:
         with (
             httpx.Client(timeout=timeout, trust_env=False) as client,
+            at_most(LONGEST_ANSWER_S, client, lambda: f"{url} does not stop answering: this is not a master's admin port"),
             client.stream("GET", url) as response,
         ):
             page = _Page(response.status_code, _body(url, response))
@@ -300,13 +301,12 @@ def _get(base: str, path: str, timeout: float, also: tuple[int, ...] = ()) -> _P
 
 
 def _body(url: str, response: httpx.Response) -> bytes:
-    """The whole body; httpx bounds the silence between two pieces only, this bounds the sum in time and size."""
-    end = time.monotonic() + LONGEST_ANSWER_S
+    """The whole body, of a bounded size."""
     pieces, size = [], 0
     for piece in response.iter_bytes():
         pieces.append(piece)
         size += len(piece)
-        if size > LARGEST_ANSWER or time.monotonic() > end:
+        if size > LARGEST_ANSWER:
             raise BadInputError(
                 f"{url} does not stop answering ({size} bytes so far): this is not a master's admin port"
             )

@@ -1,6 +1,5 @@
 """A running SGLang server over HTTP: its settings and its model."""
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +7,7 @@ import httpx
 import msgspec
 
 from hicachectl.exits import BadInputError, UnreachableError, one_line
+from hicachectl.patience import at_most
 
 DEFAULT_TIMEOUT_S = 10.0
 LONGEST_ANSWER_S = 60.0
@@ -32,7 +32,10 @@ def ask(url: str, timeout: float = DEFAULT_TIMEOUT_S, api_key: str | None = None
     base = (url if "://" in url else f"http://{url}").rstrip("/")
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     try:
-        with httpx.Client(timeout=timeout, headers=headers, trust_env=False) as client:
+        with (
+            httpx.Client(timeout=timeout, headers=headers, trust_env=False) as client,
+            at_most(LONGEST_ANSWER_S, client, lambda: f"{base} does not stop answering: is it an SGLang server?"),
+        ):
             info = _first(client, base, INFO)
             model = _first(client, base, MODEL)
     except httpx.TimeoutException as error:
@@ -47,11 +50,11 @@ def ask(url: str, timeout: float = DEFAULT_TIMEOUT_S, api_key: str | None = None
 
 
 def _body(base: str, response: httpx.Response) -> bytes:
-    """The whole body; httpx bounds the silence between two pieces only, this bounds the sum in time and size."""
-    end, found = time.monotonic() + LONGEST_ANSWER_S, bytearray()
+    """The whole body, of a bounded size."""
+    found = bytearray()
     for piece in response.iter_bytes():
         found += piece
-        if len(found) > LARGEST_ANSWER or time.monotonic() > end:
+        if len(found) > LARGEST_ANSWER:
             raise BadInputError(f"{base} does not stop answering ({len(found)} bytes so far): is it an SGLang server?")
     return bytes(found)
 

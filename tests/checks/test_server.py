@@ -113,6 +113,14 @@ def test_an_endless_answer_is_cut(monkeypatch):
         scene.of_server(url, {}, "/ours")
 
 
+@pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\n\r\n"], ids=["headers", "body"])
+def test_an_answer_that_drips_is_cut(head, monkeypatch):
+    """What never ends and is never silent for long is hung up on, though it be in the middle of its headers."""
+    monkeypatch.setattr(serving, "LONGEST_ANSWER_S", 0.5)
+    with answering.slow(head, b"X: y\r\n", 0.1) as url, pytest.raises(BadInputError, match="does not stop"):
+        scene.of_server(url, {}, "/ours")
+
+
 @pytest.mark.parametrize("url", ["http://", "ftp://x", "http://[::1", "http://" + "a" * 70])
 def test_what_is_no_url(url):
     """A text that is no URL is bad input, or nobody is there."""

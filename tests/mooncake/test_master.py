@@ -181,6 +181,14 @@ def test_an_endless_answer_is_cut(monkeypatch):
         master.keys(url)
 
 
+@pytest.mark.parametrize(("head", "piece"), [(b"HTTP/1.1 200 OK\r\n", b"X: y\r\n"), (b"HTTP/1.1 200 OK\r\n\r\n", b" ")], ids=["headers", "body"])
+def test_an_answer_that_drips_is_cut(head, piece, monkeypatch):
+    """What never ends and is never silent for long is hung up on, though it be in the middle of its headers."""
+    monkeypatch.setattr(master, "LONGEST_ANSWER_S", 0.5)
+    with answering.slow(head, piece, 0.1) as url, pytest.raises(BadInputError, match="does not stop"):
+        master.health(url)
+
+
 def test_a_closed_port_is_unreachable():
     """Nobody at the port is unreachable, with the address in the sentence."""
     with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1"):
