@@ -1,8 +1,11 @@
 """Token accounts that the database works out by itself, and which requests it cannot: of these the rules have to be asked."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import NamedTuple
+from zlib import crc32
 
 import msgspec
 
@@ -12,18 +15,21 @@ from hicachectl.model.attempt import WARMUP_TOKENS
 from hicachectl.model.engine import Engine
 from hicachectl.store.columns import Database
 from hicachectl.store.columns.around import ASKED
-from hicachectl.store.columns.database import Sql, literal
+from hicachectl.store.columns.database import Sql, array
 from tracers import vocabulary as v
 
 PAGES_AT_ONCE = 8_000_000
 """Pages of prompts that the database compares with what was written in one go: it holds some 50 bytes for each that was computed."""
+MOST_ENGINES = 7500
+"""Processes that the question names, some 29 bytes each: its text is bounded (`max_query_size`, 256 KiB). Requests of others are left to the rules."""
+MOST_KINDS = 250
+"""Kinds of processes that it tells apart."""
 
 _MINE = Sql(
     "ResourceAttributes[$R_ENGINE] != '' AND SpanAttributes[$RID] != '' AND NOT startsWith(SpanAttributes[$RID], $HEALTH_RID_PREFIX)"
     " AND cityHash64(SpanAttributes[$RID]) % $parts = $part"
 )
 _WHO = Sql("cityHash64(SpanAttributes[$RID], ResourceAttributes[$R_ENGINE])")
-_ENGINE = "ResourceAttributes[$R_ENGINE]"
 _TWINS = Sql("""
     blocks AS (SELECT who, cityHash64(substring(print, intDiv(prefix, $FINGERPRINT_BLOCK) * $FINGERPRINT_DIGITS + 1, $FINGERPRINT_DIGITS)) AS block FROM computed),
     shared AS
@@ -110,33 +116,59 @@ def _add(found: Sums, each: _Sum) -> None:
 
 
 def _words(engines: Mapping[str, Engine], *, alike: bool) -> dict[str, Sql | int | tuple[str, ...]]:
-    """What the question has to know of the processes."""
-    kinds = {engine: tuple(schemes(each)) for engine, each in engines.items()}
-    numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kinds.values()))}
-    one_kind = {engine for engine, kind in kinds.items() if len(set(kind)) == 1}
-    fit = {engine for engine, each in engines.items() if each.attached_ms is None and (alike or engine in one_kind)}
+    """What the question has to know of the processes: each is named once, by a number, with the number of its kind."""
+    of_engine = _kinds(engines, alike=alike)
+    kinds = [_unnamed(engines), *islice(dict.fromkeys(of_engine.values()), MOST_KINDS)]
+    named = _numbered(engine for engine in engines if of_engine[engine] in kinds)
+    place = {kind: number for number, kind in enumerate(kinds, 1)}
+    # The first stands for no process, so that there is one.
+    numbers, numbers_of_kinds = [0, *named.values()], [1, *(place[of_engine[engine]] for engine in named)]
+    families = [0, *(named.get(engines[engine].family, number) for engine, number in named.items())]
+    of_kind = {name: Sql(f"{array(getattr(kind, name) for kind in kinds)}[$kind]") for name in _Kind._fields}
     return {
+        **of_kind,
+        "page": Sql(f"toInt64({of_kind['page']})"),
         "names": (*ASKED, v.PREFETCH_LOOKUP),
         "mine": _MINE,
         "who": _WHO,
         "warmup": WARMUP_TOKENS,
-        "page": _told(engines, lambda each: each.page_size, "toInt64({})"),
-        "family": _told({engine: each for engine, each in engines.items() if each.family != engine}, lambda each: each.family, "{}", default=_ENGINE),
-        "first": _told(engines, lambda each: int(each.tp_rank == each.pp_rank == 0), "{}"),
-        "fit": _told(engines, lambda each: int(each.id in fit), "{}"),
-        "scheme": _told(engines, lambda each: numbers[kinds[each.id]], "{}"),
+        "numbers": array(numbers),
+        "kinds": array(numbers_of_kinds),
+        "families": array(families),
+        "kind": Sql("transform(CRC32(ResourceAttributes[$R_ENGINE]), numbers, kinds, 1)"),
+        "family": Sql("transform(CRC32(ResourceAttributes[$R_ENGINE]), numbers, families, CRC32(ResourceAttributes[$R_ENGINE]))"),
         "twins": Sql("") if alike else _TWINS,
         "print": Sql("''" if alike else "SpanAttributes[$FINGERPRINT]"),
         "alone": Sql("1" if alike else "who NOT IN (SELECT who FROM twinned)"),
     }
 
 
-def _told(engines: Mapping[str, Engine], value: Callable[[Engine], int | str], form: str, default: str | None = None) -> Sql:
-    """An expression for a value of the process of a row: that of most, and those of the exceptions."""
-    values = {engine: value(each) for engine, each in engines.items()}
-    common = default if default is not None else literal(Counter(values.values()).most_common(1)[0][0])
-    apart = {engine: literal(each) for engine, each in values.items() if literal(each) != common}
-    if not apart:
-        return Sql(form.format(common))
-    ids = ", ".join(literal(engine) for engine in apart)
-    return Sql(form.format(f"transform({_ENGINE}, [{ids}], [{', '.join(apart.values())}], {common})"))
+class _Kind(NamedTuple):
+    """What the question has to know of a process."""
+
+    page: int
+    first: int
+    fit: int
+    """Whether any of its requests can be added up without the rules."""
+    scheme: int
+    """Processes with the same number give the same tokens the same object keys."""
+
+
+def _kinds(engines: Mapping[str, Engine], *, alike: bool) -> dict[str, _Kind]:
+    told = {engine: tuple(schemes(each)) for engine, each in engines.items()}
+    place = {kind: number for number, kind in enumerate(dict.fromkeys(told.values()))}
+    fit = {engine for engine, each in engines.items() if each.attached_ms is None and (alike or len(set(told[engine])) == 1)}
+    return {engine: _Kind(each.page_size, int(each.tp_rank == each.pp_rank == 0), int(engine in fit), place[told[engine]]) for engine, each in engines.items()}
+
+
+def _unnamed(engines: Mapping[str, Engine]) -> _Kind:
+    """The kind of a process that the question does not name: its requests are left to the rules."""
+    page = Counter(each.page_size for each in engines.values()).most_common(1)[0][0]
+    return _Kind(page, first=0, fit=0, scheme=0)
+
+
+def _numbered(engines: Iterable[str]) -> dict[str, int]:
+    """Of so many processes as a question can name the numbers, by which the database knows them too; a number that two have is nobody's."""
+    numbers = {engine: crc32(engine.encode()) for engine in islice(engines, MOST_ENGINES)}
+    times = Counter(numbers.values())
+    return {engine: number for engine, number in numbers.items() if number and times[number] == 1}

@@ -2,9 +2,11 @@
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
+from zlib import crc32
 
 import pytest
 from invoke import ROOT, document, hicachectl
@@ -16,6 +18,8 @@ from hicachectl.fleet import accounts as accounts_
 from hicachectl.fleet import verdicts
 from hicachectl.fleet.accounts import accounts
 from hicachectl.fleet.report import fleet
+from hicachectl.model.engine import Engine
+from hicachectl.store import Span
 from hicachectl.store.columns import opened
 from hicachectl.store.columns.around import processes
 from tracers import vocabulary as v
@@ -186,6 +190,84 @@ def test_whatever_becomes_of_requests_the_sums_are_those_of_explain(seed: int, t
     assert 0 < len(sums.others) < tokens["requests"]
 
 
+def comes_twice(story: Story) -> None:
+    """A request whose id comes again later, for which no gate and no lookup was recorded then."""
+    engine = story.engine()
+    engine.request("twice", 8)
+    engine.request("other", 8)
+    engine.span(v.REQUEST_QUEUED, rid="twice", attributes={v.PROMPT_TOKENS: 300, v.RETRACTED: False})
+    engine.span(v.PREFILL, rid="twice", attributes={v.PROMPT_TOKENS: 300, v.PREFIX_TOKENS: 0, v.FIRST_CHUNK: True})
+
+
+def prefilled_again_alone(story: Story) -> None:
+    """The first prefill is not in the recording; that after a retraction, which is no part of the account, carried the prefix that the first had made."""
+    engine = story.engine()
+    engine.span(v.REQUEST_QUEUED, rid="back", attributes={v.PROMPT_TOKENS: 133, v.RETRACTED: False})
+    engine.span(v.PREFETCH_GATE, rid="back", attributes={v.PROMPT_TOKENS: 133, v.MATCHED_DEVICE: 0, v.MATCHED_HOST: 0})
+    engine.span(v.PREFILL, rid="back", attributes={v.PROMPT_TOKENS: 140, v.PREFIX_TOKENS: 0, v.FIRST_CHUNK: True, v.RETRACTED: True})
+
+
+@pytest.mark.parametrize("tale", [comes_twice, prefilled_again_alone], ids=lambda tale: tale.__name__)
+def test_a_request_that_its_own_figures_do_not_tell_all_of_is_judged_by_rules(tale: Callable[[Story], None], tmp_path: Path) -> None:
+    """The database adds up none of its spans; sums and losses are those of `explain`."""
+    story = Story()
+    tale(story)
+    folder = story.recording.write(tmp_path / "run")
+    tokens, lost = summed(folder)
+    with opened(f"chdb:{folder}") as database:
+        found = fleet(database)
+    assert {name: getattr(found.total, name) for name in tokens} == tokens
+    assert found.total.lost == lost
+
+
+def test_a_prefill_after_a_retraction_is_no_part_of_the_account(tmp_path: Path) -> None:
+    """Where it is the only one that was recorded, the request was never seen to be prefilled for the first time."""
+    story = Story()
+    prefilled_again_alone(story)
+    found = told(story.recording.write(tmp_path / "run"))["total"]
+    assert (found["requests"], found["never_prefilled"], found["prompt"], found["computed"]) == (1, 1, 0, 0)
+
+
+def test_a_server_that_ran_before_it_was_traced_is_judged_by_rules_beside_others(tmp_path: Path) -> None:
+    """What it had before was not seen: its requests are not added up in the database, those of a server beside it are."""
+    story = Story()
+    story.engine().request("a", 8)
+    story.engine().request("b", 8)
+    story.engines[0].made.ledger(attached_ms=story.recording.epoch_ms)
+    folder = story.recording.write(tmp_path / "run")
+    tokens, lost = summed(folder)
+    with opened(f"chdb:{folder}") as database:
+        found = fleet(database)
+        sums = accounts(database, verdicts.processes(database, processes(database)), alike=True)
+    assert list(sums.others) == ["a"]
+    assert found.total.lost == lost
+    assert {name: getattr(found.total, name) for name in tokens} == tokens
+
+
+def test_thousands_of_processes_of_different_page_sizes_are_asked_about_at_once(tmp_path: Path) -> None:
+    """The question names each of them once and briefly: it stays below what the database accepts by default."""
+    folder = by_chance(1, tmp_path / "run")
+    with opened(f"chdb:{folder}") as database:
+        engines = verdicts.processes(database, processes(database))
+        expected = accounts(database, engines, alike=False)
+        more = {f"a-host-of-a-long-name-{number}:1000:1764000000000": number for number in range(accounts_.MOST_ENGINES)}
+        settings = {name: Engine(name, {}, None, {v.ENGINE: [Span(v.ENGINE, "", "", decoded={v.PAGE_SIZE: 1 + number % 200})]}, family=name) for name, number in more.items()}
+        assert accounts(database, {**engines, **settings}, alike=False) == expected
+
+
+def test_requests_of_processes_that_the_question_cannot_name_are_judged_by_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there are more of them, or more kinds of them, than one question can name, and where two have the same number."""
+    folder = by_chance(1, tmp_path / "run")
+    tokens, lost = summed(folder)
+    last = crc32(max(store.read([folder]).resources).encode())
+    for name, value in (("MOST_ENGINES", 1), ("MOST_KINDS", 1), ("crc32", lambda _: last)):
+        with opened(f"chdb:{folder}") as database, monkeypatch.context() as patch:
+            patch.setattr(accounts_, name, value)
+            found = fleet(database)
+        assert found.total.lost == lost
+        assert {name: getattr(found.total, name) for name in tokens} == tokens
+
+
 def test_requests_that_can_have_lost_nothing_are_left_to_the_database(tmp_path: Path) -> None:
     """Cold prompts, prompts found as a whole, and prompts of which a new end was computed are added up there; what misses a written page is not."""
     story = Story()
@@ -197,7 +279,7 @@ def test_requests_that_can_have_lost_nothing_are_left_to_the_database(tmp_path: 
     second.request("longer", 12, prompt="longer", hit=8)
     second.request("misses", 8, prompt="cold-0", hit=2)
     folder = story.recording.write(tmp_path / "run")
-    for pages in (1, 100, accounts_.PAGES_AT_ONCE):
+    for pages in (50, accounts_.PAGES_AT_ONCE):
         with opened(f"chdb:{folder}") as database, pytest.MonkeyPatch.context() as patch:
             patch.setattr(accounts_, "PAGES_AT_ONCE", pages)
             sums = accounts(database, verdicts.processes(database, processes(database)), alike=True)

@@ -1,6 +1,9 @@
 -- Token accounts of one part of the requests, added up by process, of those whose account follows from their own figures and that can have lost nothing;
 -- each of the others, of which the rules have to be asked, in a row with its id. Where it is in doubt a request is one of the others.
 WITH
+    $numbers AS numbers,
+    $kinds AS kinds,
+    $families AS families,
     -- The least prefix that a prefill of each request carried: what lies behind it was computed.
     prefills AS
     (
@@ -59,7 +62,7 @@ WITH
     own AS
     (
         SELECT
-            SpanAttributes[$RID] AS rid, ResourceAttributes[$R_ENGINE] AS engine, $who AS who, $page AS page, $family AS family, $first AS first,
+            SpanAttributes[$RID] AS rid, ResourceAttributes[$R_ENGINE] AS engine, $who AS who, $page AS page, $family AS family, $first AS first, $fit AS fit,
             groupUniqArrayIf(TraceId, SpanName != $PREFETCH_LOOKUP) AS traces,
             minIf(Timestamp, SpanName != $PREFETCH_LOOKUP) AS seen,
             countIf(SpanName = $REQUEST_QUEUED) AS queued,
@@ -100,9 +103,9 @@ WITH
             intDiv(device + host, page) AS near,
             intDiv(prefix, page) AS reused,
             intDiv(greatest(0, tokens - 1), page) AS reusable,
-            -- One attempt, seen from its beginning, that looked once at most, on all of its ranks.
-            $fit AND queued = 1 AND (entered = 0 OR went > came) AND tokens > $warmup AND gates <= 1 AND lookups <= 1 AND (lookups = 0 OR hit IS NOT NULL)
-                AND (waits OR carried IS NOT NULL) AND min(lookups) OVER ranks = max(lookups) OVER ranks AND sum(first) OVER ranks = 1 AS clear,
+            -- One attempt, seen from its beginning, that looked once at most. A rank that was not seen to look has found nothing: then no hit of another makes it good.
+            fit AND queued = 1 AND (entered = 0 OR went > came) AND tokens > $warmup AND gates <= 1 AND lookups <= 1 AND (lookups = 0 OR hit IS NOT NULL)
+                AND (waits OR carried IS NOT NULL) AND sum(first) OVER ranks = 1 AS clear,
             -- What was reused and did not lie on the device or the host lay in the store.
             reused <= near OR (near >= looked AND reused <= looked + hits) AS stored,
             reused >= reusable

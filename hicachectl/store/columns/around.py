@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, product
 from typing import Any
 
 import msgspec
@@ -250,8 +250,8 @@ def _evictions(database: Database, served: list[Span]) -> list[Span]:
 
 def _beside(database: Database, spans: list[Span], names: Sequence[str]) -> list[Span]:
     """Spans of NAMES in the processes of SPANS while the requests of these were served."""
-    engines, found = sorted({span.engine for span in spans}), list[Span]()
-    for part in _parts(_lives(spans), INTERVALS_AT_ONCE):
+    found = list[Span]()
+    for engines, part in product(list(_parts(sorted({span.engine for span in spans}))), _parts(_lives(spans), INTERVALS_AT_ONCE)):
         times = " OR ".join(f"Timestamp BETWEEN fromUnixTimestamp64Nano({begin}) AND fromUnixTimestamp64Nano({end})" for begin, end in part)
         found += chosen(database, f"SpanName IN $names AND ResourceAttributes[$R_ENGINE] IN $engines AND ({times})", names=names, engines=engines)
     return found
