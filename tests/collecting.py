@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -310,15 +310,15 @@ class Collecting:
 
 
 @contextmanager
-def collector(folder: Path) -> Iterator[Collecting]:
-    """A real collector on free ports of this machine, its log in FOLDER, and a sink behind it."""
+def collector(folder: Path, exporter: Sequence[str] = ()) -> Iterator[Collecting]:
+    """A real collector on free ports of this machine, its log in FOLDER, and a sink behind it, unless the options of its EXPORTER say otherwise."""
     agent = rotel()
     pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
     grpc, http = unused(), unused()
     with receiver(answer=(200, "application/x-protobuf", b"")) as sink:
         files = ["--pid-file", str(folder / "rotel.pid"), "--log-file", str(folder / "rotel.log")]
         taken = ["--otlp-grpc-endpoint", grpc, "--otlp-http-endpoint", http]
-        given = ["--exporter", "otlp", "--otlp-exporter-endpoint", sink.url, "--otlp-exporter-protocol", "http", "--otlp-exporter-compression", "none"]
+        given = exporter or ["--exporter", "otlp", "--otlp-exporter-endpoint", sink.url, "--otlp-exporter-protocol", "http", "--otlp-exporter-compression", "none"]
         with (folder / "rotel.out").open("wb") as out:
             child = subprocess.Popen([agent, "start", *files, *taken, *given, "--batch-timeout", "100ms"], stdout=out, stderr=out)
         try:

@@ -9,6 +9,9 @@ from threading import Thread
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from hicachectl.store.columns.database import TABLE, filled, read
+from hicachectl.store.columns.reading import PACKAGE
+
 USER, PASSWORD = "reader", "pass/word"
 
 
@@ -36,6 +39,12 @@ class Door:
         return b""
 
 
+def table(there: "Door") -> None:
+    """Make the exporter's table behind a door."""
+    there.session.query("USE otel")
+    there.session.query(filled(read(PACKAGE, "create"), TABLE, {}))
+
+
 @contextmanager
 def door(folder: Path) -> Iterator[tuple[Door, str]]:
     """An open door onto a database `otel` in FOLDER: (the door, host and port)."""
@@ -48,12 +57,20 @@ def door(folder: Path) -> Iterator[tuple[Door, str]]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             asked = {key: values[-1] for key, values in parse_qs(urlsplit(self.path).query).items()}
-            body = self.rfile.read(int(self.headers["content-length"]))
-            status, said = self.said(asked, body)
+            status, said = self.said(asked, b"".join(self.parts()))
             self.send_response(status)
             self.send_header("content-length", str(len(said)))
             self.end_headers()
             self.wfile.write(said)
+
+        def parts(self) -> Iterator[bytes]:
+            """The body, of a length that is told, or in chunks."""
+            if self.headers["transfer-encoding"] != "chunked":
+                yield self.rfile.read(int(self.headers["content-length"]))
+                return
+            while size := int(self.rfile.readline(), 16):
+                yield self.rfile.read(size)
+                self.rfile.readline()
 
         def said(self, asked: dict[str, str], body: bytes) -> tuple[int, bytes]:
             if found.refuses is not None:

@@ -34,6 +34,7 @@ class _KeyValue(Struct, gc=False):
 
 _decode = msgspec.json.Decoder(list[_KeyValue], strict=False).decode
 _decode_one = msgspec.json.Decoder(_KeyValue, strict=False).decode
+_decode_array = msgspec.json.Decoder(_Values, strict=False).decode
 _decode_scalars = msgspec.json.Decoder(list[_Scalar], strict=False).decode
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
 UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeError)
@@ -56,6 +57,14 @@ def attributes_of(raw: Raw | bytes) -> dict[str, Value]:
         if value is not None:
             found[pair.key] = value
     return found
+
+
+def array_of(raw: str) -> list[Any] | None:
+    """The list that an ArrayValue of OTLP/JSON is, or None where RAW is none."""
+    try:
+        return [_scalar(each) for each in _decode_array(raw).values]
+    except UNREADABLE:
+        return None
 
 
 def _readable(raw: Raw | bytes) -> Iterator[_KeyValue]:

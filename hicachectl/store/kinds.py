@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from hicachectl.store.attributes import array_of
 from hicachectl.store.span import Value
 from tracers import vocabulary as v
 
@@ -31,13 +32,16 @@ def as_text(value: Value) -> str:
 
 
 def restored(text: str, kind: str | None) -> Value:
-    """What `as_text` was given, by the kind that the vocabulary knows; text that is not of this kind stays text."""
+    """What `as_text` was given, by the kind that the vocabulary knows; text that is not of this kind stays text.
+
+    Collectors differ in lists: the OpenTelemetry Collector writes `["a"]`, rotel the ArrayValue of OTLP/JSON.
+    """
     if kind in (None, "str"):
         return text
     if kind == "bool":
         return {"true": True, "false": False}.get(text, text)
     try:
-        found: Any = _decode(text)
+        found: Any = array_of(text) if kind in ("strs", "ints") and text.startswith("{") else _decode(text)
     except msgspec.DecodeError:
         return text
     if kind == "float" and isinstance(found, int):

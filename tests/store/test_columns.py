@@ -212,11 +212,14 @@ def test_missing_spans_are_told_from_columns_as_from_files(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("value", "kind"), [("a", "str"), (5, "int"), (-704, "int"), (True, "bool"), (0.25, "float"), (3.0, "float"), (["a", "b=1"], "strs"), ([], "ints"), ([1, 2], "ints")], ids=repr)
 def test_text_has_its_value_back(value: Any, kind: str) -> None:
-    """Each kind of the vocabulary comes back as it was; so does what the Collector's exporter, written in Go, makes of it."""
+    """Each kind of the vocabulary comes back as it was; so does what the Collector's exporter, written in Go, makes of it, and rotel's, written in Rust."""
     assert kinds.restored(kinds.as_text(value), kind) == value
     assert type(kinds.restored(kinds.as_text(value), kind)) is type(value)
     assert kinds.restored("3", "float") == 3.0
     assert kinds.restored('["\\u003ca\\u003e"]', "strs") == ["<a>"]
+    assert kinds.restored('{"values":[{"stringValue":"<a>"}]}', "strs") == ["<a>"]
+    assert kinds.restored('{"values":[{"intValue":"12"},{"intValue":7}]}', "ints") == [12, 7]
+    assert kinds.restored('{"values":[{"intValue":"x"}]}', "ints") == '{"values":[{"intValue":"x"}]}'
     assert kinds.restored("no number", "int") == "no number"
 
 

@@ -51,8 +51,8 @@ WITH
     calls AS
     (
         SELECT cityHash64(if(SpanName = $PREFETCH_LOOKUP, SpanId, ParentSpanId)) AS call, anyIf($who, SpanName = $PREFETCH_LOOKUP) AS who,
-            sumIf(toInt64OrZero(SpanAttributes[$OBJECTS_OK]) / length(JSONExtractArrayRaw(SpanAttributes[$OBJECT_SUFFIXES])), SpanName = $STORE_EXIST) AS pages,
-            countIf(SpanAttributes[$OBJECT_INDICES] NOT IN ('', '[]')) AS listed
+            sumIf(toInt64OrZero(SpanAttributes[$OBJECTS_OK]) / (length(JSONExtractArrayRaw(SpanAttributes[$OBJECT_SUFFIXES])) + length(JSONExtractArrayRaw(SpanAttributes[$OBJECT_SUFFIXES], 'values'))), SpanName = $STORE_EXIST) AS pages,
+            countIf(SpanAttributes[$OBJECT_INDICES] NOT IN ('', '[]', '{"values":[]}')) AS listed
         FROM $TABLE
         WHERE SpanName IN ($PREFETCH_LOOKUP, $STORE_EXIST) AND ResourceAttributes[$R_ENGINE] != '' AND if(SpanName = $STORE_EXIST, toInt64OrZero(SpanAttributes[$OBJECTS_OK]) > 0, $mine)
         GROUP BY call

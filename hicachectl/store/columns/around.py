@@ -239,7 +239,7 @@ def _batches(database: Database, spans: list[Span]) -> list[Span]:
     copied = {(span.engine, node) for span in near if span.name == v.LOAD_BACK_DONE for node in _nodes(span)}
     nodes = {span.attributes[v.NODE] for span in mine if span.name == v.LOAD_BACK and v.NODE in span.attributes and (span.engine, span.attributes[v.NODE]) not in copied}
     for node in sorted(nodes, key=str):
-        where = f"SpanName IN $names AND {later} AND has(JSONExtract(SpanAttributes[$NODES], 'Array(Int64)'), $node) ORDER BY Timestamp LIMIT 1 BY SpanName, ResourceAttributes[$R_ENGINE]"
+        where = f"SpanName IN $names AND {later} AND has($node_numbers, $node) ORDER BY Timestamp LIMIT 1 BY SpanName, ResourceAttributes[$R_ENGINE]"
         after += chosen(database, where, names=(v.LOAD_BACK_START, v.LOAD_BACK_DONE), engines=engines, node=node)
     return [*near, *after]
 

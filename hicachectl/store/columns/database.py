@@ -29,9 +29,12 @@ PIECES: dict[str, str] = {
     "page_key": f".{{{v.PAGE_KEY_DIGITS}}}",
     "block_key": f".{{{v.FINGERPRINT_DIGITS}}}",
     "page_numbers": Sql("arrayMap(key -> cityHash64(key), extractAll(SpanAttributes[$PAGE_KEYS], $page_key))"),
+    "node_numbers": Sql(
+        "arrayConcat(JSONExtract(SpanAttributes[$NODES], 'Array(Int64)'), arrayMap(node -> JSONExtractInt(node, 'intValue'), JSONExtractArrayRaw(SpanAttributes[$NODES], 'values')))"
+    ),
     "beginning": Sql("[cityHash64(substring(SpanAttributes[$FINGERPRINT], 1, $FINGERPRINT_DIGITS)), cityHash64(substring(SpanAttributes[$PROMPT_PAGE_KEYS], 1, $PAGE_KEY_DIGITS))]"),
 }
-"""Words that every question may use: the pattern of one digest of those that an attribute holds without a separator, and numbers for a span's pages and for how its prompt begins.
+"""Words that every question may use: the pattern of one digest of those that an attribute holds without a separator, and numbers for a span's pages, for its nodes and for how its prompt begins.
 
 `extractAll` cuts digests out: a lambda that takes `substring` would have the whole text once for each of them.
 """
