@@ -13,11 +13,15 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from hicachectl.exits import BadInputError, UnreachableError, UsageError, one_line
+from hicachectl.patience import at_most
 
 if TYPE_CHECKING:
     import httpx
 
 TIMEOUT_S = 10.0
+LONGEST_ANSWER_S = 60.0
+LARGEST_ANSWER = 64 << 10
+"""What is looked at of an answer: a collector says how many spans it has refused, and why."""
 TRIES = 5
 _RETRIED = frozenset({429, 502, 503, 504})
 """HTTP answers after which the OTLP specification asks to try again (opentelemetry.io, OTLP/HTTP, retryable response codes)."""
@@ -73,7 +77,11 @@ def _post(client: "httpx.Client", url: str, body: bytes) -> int:
 
     for attempt in range(TRIES):
         try:
-            answer = client.post(url, content=body, headers={"content-type": "application/json"})
+            with (
+                at_most(LONGEST_ANSWER_S, client, lambda: f"{url} does not stop answering: this is no collector"),
+                client.stream("POST", url, content=body, headers={"content-type": "application/json"}) as answer,
+            ):
+                said = next(answer.iter_bytes(LARGEST_ANSWER), b"")
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             raise UnreachableError(
                 f"cannot reach a collector at {url}: {one_line(str(error)) or type(error).__name__}"
@@ -82,9 +90,9 @@ def _post(client: "httpx.Client", url: str, body: bytes) -> int:
             break
         time.sleep(_pause(answer, attempt))
     if not answer.is_success:
-        said = one_line(answer.text[:200]) or "nothing more"
-        raise UnreachableError(f"the collector at {url} refuses the spans: HTTP {answer.status_code}, {said}")
-    return _refused(answer.content)
+        why = one_line(said[:200].decode(errors="replace")) or "nothing more"
+        raise UnreachableError(f"the collector at {url} refuses the spans: HTTP {answer.status_code}, {why}")
+    return _refused(said)
 
 
 def _pause(answer: "httpx.Response", attempt: int) -> float:

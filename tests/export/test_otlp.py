@@ -8,10 +8,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import answering
 import pytest
 from recordings import Recording
 
-from hicachectl.exits import UnreachableError, UsageError
+from hicachectl.exits import BadInputError, UnreachableError, UsageError
 from hicachectl.export import otlp, sending
 from tracers import vocabulary as v
 
@@ -160,3 +161,13 @@ def test_grpc_delivers_what_was_written(tmp_path: Path) -> None:
     values = {pair.key: pair.value for pair in spans[2].attributes}
     assert [one.int_value for one in values[v.BAD_OBJECTS].array_value.values] == [2]
     assert spans[2].end_time_unix_nano - spans[2].start_time_unix_nano == 1_000_000
+
+
+def test_an_answer_without_an_end_is_not_read_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A collector that answers for ever costs no memory, and one that drips no more than the bound, be it in its headers."""
+    monkeypatch.setattr(otlp, "LONGEST_ANSWER_S", 0.5)
+    with answering.raw(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 65536, forever=True) as url, otlp.collector(url) as send:
+        assert send(b"{}") == 0
+    for head in (b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\n\r\n"):
+        with answering.slow(head, b"X: y\r\n", 0.1) as url, otlp.collector(url) as send, pytest.raises(BadInputError, match="does not stop"):
+            send(b"{}")
