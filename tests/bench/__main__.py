@@ -3,6 +3,7 @@
 With --write each part puts what it prints into docs/cost.md, so that the page holds nothing but what was measured.
 """
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from tests.bench.pairs import machine
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "cost.md"
+OPTION = re.compile(r"--quick|--write|--columns=\d+")
 PARTS = {
     "record": "What a call costs the engine",
     "write": "What the writer does",
@@ -27,6 +29,11 @@ def main() -> int:
     """Run all, or the parts that are named; whether a target was missed."""
     words = sys.argv[1:]
     named = [word for word in words if word in PARTS]
+    strange = [word for word in words if word not in PARTS and not OPTION.fullmatch(word)]
+    if strange:
+        # A slip of the keyboard must not start everything, which takes an hour.
+        sys.stderr.write(f"{strange[0]}: expected {', '.join(PARTS)}, --quick, --write or --columns=SPANS\n")
+        return 2
     options = [word for word in words if word not in PARTS and word != "--write"]
     print(machine(), flush=True)
     missed = False
