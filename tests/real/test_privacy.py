@@ -9,7 +9,11 @@ import invoke
 import pytest
 from installed import needs
 
+from hicachectl.index.ask import NAME, key_of
+from hicachectl.index.build import build
+
 pytestmark = pytest.mark.real
+parquet = pytest.importorskip("pyarrow.parquet")
 
 RUN = 6
 """So many tokens in a row do not come about by chance."""
@@ -46,7 +50,7 @@ def forms(tokens: list[int]) -> Iterator[bytes]:
 
 def said(run: Path) -> dict[str, bytes]:
     """Every file of the recording, and all that is said and exported of it."""
-    found = {path.name: path.read_bytes() for path in run.iterdir()}
+    found: dict[str, bytes] = {}
     for words in (
         ("explain", str(run), "--fail-on", "never"),
         ("explain", str(run), "--fail-on", "never", "-o", "json"),
@@ -54,12 +58,20 @@ def said(run: Path) -> dict[str, bytes]:
         ("show", str(run), "--request", "one"),
         ("show", str(run), "--request", "one", "-o", "json"),
         ("points", str(run), "-o", "json"),
+        ("fleet", str(run), "-o", "json"),
+        ("probe-keys", "--run", str(run), "--request", "one", "--no-store"),
         ("export", str(run), "--to", "otlp"),
         ("export", str(run), "--to", "perfetto"),
     ):
         done = invoke.hicachectl(*words)
         assert done.returncode == 0, (words, done.stderr)
         found[" ".join(word for word in words if word != str(run))] = (done.stdout + done.stderr).encode("utf-8", "surrogateescape")
+    assert build(run, run / NAME, key_of(run))
+    found |= {path.name: path.read_bytes() for path in run.iterdir()}
+    table = run.parent / "spans.parquet"
+    assert invoke.hicachectl("export", str(run), "--to", "parquet", "--target", str(table)).returncode == 0
+    # What is packed in the file can be searched for once it is unpacked.
+    found["export --to parquet"] = repr(parquet.read_table(table).to_pylist()).encode()
     return found
 
 
