@@ -80,6 +80,8 @@ def test_wrong_sources_get_the_contracts_exit_code(tmp_path: Path) -> None:
     for code, words in (
         (2, ["explain", "--from", "http://localhost:8123/otel"]),
         (2, ["explain", "--from", "clickhouse:///otel"]),
+        (2, ["explain", "--from", "chdb:"]),
+        (2, ["export", str(SAMPLE), "--to", "clickhouse", "--target", "chdb:"]),
         (2, ["explain", "--from", "clickhouse://localhost/o'tel"]),
         (2, ["explain", "--from", "clickhouse://localhost/otel?cluster=a"]),
         (2, ["explain", str(SAMPLE), "--from", f"chdb:{SAMPLE}"]),
@@ -94,6 +96,15 @@ def test_wrong_sources_get_the_contracts_exit_code(tmp_path: Path) -> None:
         done = hicachectl(*words)
         assert done.returncode == code, (words, done.stderr)
         assert "Traceback" not in done.stderr
+
+
+def test_what_names_no_column_store_is_told_both_kinds(tmp_path: Path) -> None:
+    """Where a recording is named after --from, and where a target has no host: the sentence names chDB too, and no option that was not used."""
+    for words in (["explain", "--from", str(SAMPLE)], ["export", str(SAMPLE), "--to", "clickhouse", "--target", "clickhouse://"]):
+        done = hicachectl(*words)
+        assert done.returncode == 2
+        assert "chdb:FOLDER" in done.stderr
+        assert done.stderr.count("--from") == 0
 
 
 def test_without_chdb_one_sentence_says_what_to_install(tmp_path: Path) -> None:

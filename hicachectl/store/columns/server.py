@@ -103,7 +103,7 @@ def _parts(url: str) -> SplitResult:
     except ValueError:
         good = None
     if not good:
-        raise UsageError(f"--from: {_EXPECTED}")
+        raise UsageError(f"this names no column store: {_EXPECTED}, or chdb:FOLDER")
     return parts
 
 

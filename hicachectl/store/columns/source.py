@@ -33,6 +33,8 @@ def opened(source: str, *, make: bool = False) -> Iterator[Database]:
                 create(database)
             yield database
         return
+    if source == CHDB:
+        raise UsageError("chdb: names no folder: expected chdb:FOLDER")
     folder = Path(source.removeprefix(CHDB)).expanduser().absolute()
     if make and folder.is_dir() and not embedded.is_folder(folder) and any(folder.iterdir()):
         raise UsageError(f"{folder} is no folder of columns, and not empty")
