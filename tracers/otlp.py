@@ -148,6 +148,8 @@ class Exporter:
         sending: Sender | None = None
         if self.asked.unheeded:
             logger.warning(self.signal.unheeded, self.asked.unheeded[:40])
+        for setting in self.asked.misread:
+            logger.warning("%s means nothing here, so the default is in force", setting[:80])
         while (batch := self._next()) is not None:
             began = time.monotonic()
             try:

@@ -20,6 +20,8 @@ GRPC, PROTOBUF, JSON = "grpc", "http/protobuf", "http/json"
 PROTOCOLS = (GRPC, PROTOBUF, JSON)
 TRACES, METRICS = "traces", "metrics"
 """Signals: over HTTP each has its path, `/v1/<signal>`, and each has variables of its own, which go before the common ones."""
+COMPRESSIONS = ("gzip", "none")
+TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class Collector:
     """URL; over HTTP with its path, over gRPC a bare HOST:PORT will do."""
     protocol: str = PROTOBUF
     headers: tuple[tuple[str, str], ...] = ()
-    timeout_s: float = 10.0
+    timeout_s: float = TIMEOUT_S
     gzip: bool = False
     certificate: str | None = None
     """File of the authorities to trust."""
@@ -40,6 +42,8 @@ class Collector:
     """Bytes of encoded spans that may wait."""
     unheeded: str = ""
     """A sampler, or a temporality of metrics, that is not obeyed."""
+    misread: tuple[str, ...] = ()
+    """Settings, as NAME=VALUE, that mean nothing: their defaults are in force."""
     share: float = 1.0
     """Share of the requests whose spans are sent; what serves no request is sent always."""
     signal: str = TRACES
@@ -157,7 +161,12 @@ def _collector(env: Mapping[str, str], signal: str, unheeded: str) -> Collector 
     endpoint = told("ENDPOINT")
     if not endpoint or env.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None
+    def misread(name: str, *, fine: bool) -> list[str]:
+        variable = own + name if env.get(own + name, "").strip() else f"OTEL_EXPORTER_OTLP_{name}"
+        return [] if fine or not told(name) else [f"{variable}={told(name)}"]
+
     protocol = told("PROTOCOL").lower()
+    known = {"PROTOCOL": protocol in PROTOCOLS, "TIMEOUT": _timeout(told("TIMEOUT")) is not None, "COMPRESSION": told("COMPRESSION").lower() in COMPRESSIONS}
     protocol = protocol if protocol in PROTOCOLS else PROTOBUF
     if protocol != GRPC and not env.get(f"{own}ENDPOINT", "").strip():
         endpoint = f"{endpoint.rstrip('/')}/v1/{signal}"
@@ -166,24 +175,25 @@ def _collector(env: Mapping[str, str], signal: str, unheeded: str) -> Collector 
         endpoint=endpoint,
         protocol=protocol,
         headers=_pairs(told("HEADERS")),
-        timeout_s=_timeout(told("TIMEOUT")),
+        timeout_s=_timeout(told("TIMEOUT")) or TIMEOUT_S,
         gzip=told("COMPRESSION").lower() == "gzip",
         certificate=told("CERTIFICATE") or None,
         secure=scheme.lower() in ("https", "grpcs") if found else told("INSECURE").lower() != "true",
         queue_bytes=_number(env, "HICACHECTL_COLLECTOR_BYTES", 32 << 20),
         unheeded=unheeded,
+        misread=tuple(each for name, fine in known.items() for each in misread(name, fine=fine)),
         signal=signal,
     )
 
 
-def _timeout(text: str) -> float:
-    """Seconds of a timeout in milliseconds, which OpenTelemetry specifies; its Python SDK reads seconds, so that small numbers are those."""
+def _timeout(text: str) -> float | None:
+    """Seconds of a timeout in milliseconds, which OpenTelemetry specifies; its Python SDK reads seconds, so that small numbers are those. None: it is none."""
     try:
         number = float(text)
     except ValueError:
-        return 10.0
+        return None
     if not 0 < number < float("inf"):
-        return 10.0
+        return None
     return number if number < 100 else number / 1000
 
 

@@ -295,7 +295,10 @@ def asked(**env: str) -> Collector | None:
     [
         ({"ENDPOINT": "http://h:4318"}, Collector("http://h:4318/v1/traces")),
         ({"ENDPOINT": "http://h:4318/"}, Collector("http://h:4318/v1/traces")),
-        ({"ENDPOINT": "http://h/x", "PROTOCOL": "nonsense"}, Collector("http://h/x/v1/traces")),
+        ({"ENDPOINT": "http://h/x", "PROTOCOL": "nonsense"}, Collector("http://h/x/v1/traces", misread=("OTEL_EXPORTER_OTLP_PROTOCOL=nonsense",))),
+        ({"ENDPOINT": "http://h", "COMPRESSION": "snappy"}, Collector("http://h/v1/traces", misread=("OTEL_EXPORTER_OTLP_COMPRESSION=snappy",))),
+        ({"TRACES_ENDPOINT": "http://h", "TRACES_TIMEOUT": "soon"}, Collector("http://h", misread=("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT=soon",))),
+        ({"ENDPOINT": "http://h", "COMPRESSION": "none"}, Collector("http://h/v1/traces")),
         ({"TRACES_ENDPOINT": "http://h/x", "PROTOCOL": JSON}, Collector("http://h/x", JSON)),
         ({"ENDPOINT": "http://h:4317", "PROTOCOL": "grpc"}, Collector("http://h:4317", GRPC)),
         ({"ENDPOINT": "https://h:4317", "PROTOCOL": "grpc"}, Collector("https://h:4317", GRPC, secure=True)),
@@ -303,7 +306,7 @@ def asked(**env: str) -> Collector | None:
         ({"ENDPOINT": "h:4317", "PROTOCOL": "grpc"}, Collector("h:4317", GRPC, secure=True)),
         ({"ENDPOINT": "http://h", "TIMEOUT": "2500"}, Collector("http://h/v1/traces", timeout_s=2.5)),
         ({"ENDPOINT": "http://h", "TIMEOUT": "5"}, Collector("http://h/v1/traces", timeout_s=5)),
-        ({"ENDPOINT": "http://h", "TIMEOUT": "-1"}, Collector("http://h/v1/traces")),
+        ({"ENDPOINT": "http://h", "TIMEOUT": "-1"}, Collector("http://h/v1/traces", misread=("OTEL_EXPORTER_OTLP_TIMEOUT=-1",))),
         ({"ENDPOINT": "http://h", "TRACES_SAMPLER": "jaeger_remote"}, Collector("http://h/v1/traces", unheeded="jaeger_remote")),
         ({"ENDPOINT": "http://h", "TRACES_SAMPLER": "traceidratio"}, Collector("http://h/v1/traces")),
         ({"ENDPOINT": "http://h", "TRACES_SAMPLER": "traceidratio", "TRACES_SAMPLER_ARG": "0.25"}, Collector("http://h/v1/traces", share=0.25)),
@@ -439,7 +442,7 @@ def test_a_forked_child_sends_its_own_spans_and_not_its_parents(monkeypatch: pyt
             return 0
 
     monkeypatch.setattr(otlp, "sender", lambda asked: Keeps())
-    exporter = otlp.Exporter(Collector("http://h", unheeded="traceidratio"))
+    exporter = otlp.Exporter(Collector("http://h", unheeded="traceidratio", misread=("OTEL_EXPORTER_OTLP_TIMEOUT=soon",)))
     exporter.offer(b"parent's", 3)
     exporter.renew()
     assert exporter.counts.waiting == 0
@@ -450,6 +453,7 @@ def test_a_forked_child_sends_its_own_spans_and_not_its_parents(monkeypatch: pyt
     assert arrived == [b"child's"]
     assert exporter.counts.sent == 2
     assert "traceidratio" in caplog.text
+    assert "OTEL_EXPORTER_OTLP_TIMEOUT=soon means nothing" in caplog.text
     exporter.close()
 
 
