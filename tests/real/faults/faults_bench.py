@@ -144,7 +144,7 @@ class Engine:
         """End the engine in order; the exit code."""
         with suppress(OSError):
             self.send("stop")
-        code = self.process.wait(90)
+        code = self.process.wait(START_S)
         self.connection.close()
         return code
 
