@@ -12,7 +12,7 @@ from tests.bench.pairs import machine
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "cost.md"
-OPTION = re.compile(r"--quick|--write|--columns=\d+")
+OPTION = re.compile(r"--quick|--write|--columns=\d+|\d+")
 PARTS = {
     "record": "What a call costs the engine",
     "write": "What the writer does",
@@ -32,7 +32,7 @@ def main() -> int:
     strange = [word for word in words if word not in PARTS and not OPTION.fullmatch(word)]
     if strange:
         # A slip of the keyboard must not start everything, which takes an hour.
-        sys.stderr.write(f"{strange[0]}: expected {', '.join(PARTS)}, --quick, --write or --columns=SPANS\n")
+        sys.stderr.write(f"{strange[0]}: expected {', '.join(PARTS)}, --quick, --write, --columns=SPANS or a number, which the parts read and engine take\n")
         return 2
     options = [word for word in words if word not in PARTS and word != "--write"]
     print(machine(), flush=True)
