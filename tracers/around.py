@@ -122,13 +122,20 @@ class Row:
             end = self.recorder.queue.clock()
             values = after(args, kwargs, state, None, error) if after is not None else None
             self.put_all(values, self._told(error), start, end, number, outer, rid)
-            if self.point.fatal:
-                self.recorder.settle()
         except Exception as fault:  # noqa: BLE001 - nothing of ours may reach the engine
             self.fault(fault)
         finally:
             if self.point.carries:
                 carry.here.frame = outer
+            if self.point.fatal:
+                # Though the reader may have failed: what led to it has to be on disk too.
+                self._settle()
+
+    def _settle(self) -> None:
+        try:
+            self.recorder.settle()
+        except Exception as fault:  # noqa: BLE001 - as above
+            self.fault(fault)
 
     def put_all(self, values: Any, error: Error | None, start: int, end: int, number: int, outer: Frame | None, rid: str | None) -> None:
         """Queue what a reader returned: values, a list of (request id, values), or None for nothing."""

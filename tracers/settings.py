@@ -1,7 +1,7 @@
 """The only reader of the environment."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -161,12 +161,8 @@ def _collector(env: Mapping[str, str], signal: str, unheeded: str) -> Collector 
     endpoint = told("ENDPOINT")
     if not endpoint or env.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None
-    def misread(name: str, *, fine: bool) -> list[str]:
-        variable = own + name if env.get(own + name, "").strip() else f"OTEL_EXPORTER_OTLP_{name}"
-        return [] if fine or not told(name) else [f"{variable}={told(name)}"]
 
     protocol = told("PROTOCOL").lower()
-    known = {"PROTOCOL": protocol in PROTOCOLS, "TIMEOUT": _timeout(told("TIMEOUT")) is not None, "COMPRESSION": told("COMPRESSION").lower() in COMPRESSIONS}
     protocol = protocol if protocol in PROTOCOLS else PROTOBUF
     if protocol != GRPC and not env.get(f"{own}ENDPOINT", "").strip():
         endpoint = f"{endpoint.rstrip('/')}/v1/{signal}"
@@ -181,9 +177,25 @@ def _collector(env: Mapping[str, str], signal: str, unheeded: str) -> Collector 
         secure=scheme.lower() in ("https", "grpcs") if found else told("INSECURE").lower() != "true",
         queue_bytes=_number(env, "HICACHECTL_COLLECTOR_BYTES", 32 << 20),
         unheeded=unheeded,
-        misread=tuple(each for name, fine in known.items() for each in misread(name, fine=fine)),
+        misread=tuple(_misread(env, own)),
         signal=signal,
     )
+
+
+READABLE: dict[str, Callable[[str], bool]] = {
+    "PROTOCOL": lambda text: text.lower() in PROTOCOLS,
+    "TIMEOUT": lambda text: _timeout(text) is not None,
+    "COMPRESSION": lambda text: text.lower() in COMPRESSIONS,
+}
+"""Settings of the exporter that may mean nothing."""
+
+
+def _misread(env: Mapping[str, str], own: str) -> Iterator[str]:
+    """NAME=VALUE of each setting that means nothing, by the variable that says it: a signal's OWN goes before the common one."""
+    for name, readable in READABLE.items():
+        given = [(variable, text) for variable in (own + name, f"OTEL_EXPORTER_OTLP_{name}") if (text := env.get(variable, "").strip())]
+        if given and not readable(given[0][1]):
+            yield "=".join(given[0])
 
 
 def _timeout(text: str) -> float | None:

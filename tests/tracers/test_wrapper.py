@@ -11,9 +11,11 @@ import workshop
 from workshop import point, records, traced
 
 from tracers import vocabulary as v
-from tracers.around import wrap
+from tracers.around import Recorder, wrap
 from tracers.carry import here
-from tracers.point import SKIP
+from tracers.guard import Guard
+from tracers.point import SKIP, Point
+from tracers.record import Queue
 
 SHAPES: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -268,3 +270,23 @@ def test_under_test_a_fault_is_loud() -> None:
     own.guard.loud = True
     with pytest.raises(ZeroDivisionError):
         traced(lambda: None, own, after=lambda *_: 1 / 0)()
+
+
+def test_what_may_kill_the_process_is_settled_though_its_reader_fails() -> None:
+    """What led to the failure is on disk before the exception passes on, even where the failure itself cannot be read, and where settling fails."""
+
+    def fails(*_: object) -> None:
+        raise RuntimeError("the engine's")
+
+    def settle() -> bool:
+        settled.append(True)
+        raise OSError("ours")
+
+    settled: list[bool] = []
+    recorder = Recorder(Queue(10, 10), Guard())
+    recorder.settle = settle
+    row = Point("fatal", "test", "", (), span=v.FLUSH, attributes=(v.OUTCOME,), after=lambda *_: 1 / 0, fatal=True)
+    with pytest.raises(RuntimeError, match="the engine's"):
+        wrap(row, fails, recorder)()
+    assert settled == [True]
+    assert recorder.guard.faults == {"fatal": 2}
