@@ -1,9 +1,10 @@
 """What the writer thread works out from what a call left: object detail of a batch, page keys and fingerprint of a prompt."""
 
-import hashlib
+import re
 import time
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from typing import Any
 
 from tracers import vocabulary as v
@@ -16,7 +17,7 @@ BREATH = 32
 MOST_PAGES = 16384
 """Pages of one prompt whose keys are written; what is beyond is said to be cut."""
 MOST_BAD = 256
-HEX = frozenset("0123456789abcdef")
+RUN = re.compile(f"[0-9a-f]{{{v.PAGE_KEY_DIGITS},}}")
 DOMAIN = b"hicachectl prefix fingerprint 1"
 
 Range = tuple[int, int]
@@ -59,7 +60,7 @@ def namespace_seed(extra_key: str | None, cache_salt: str | None) -> bytes:
     salt = cache_salt or None
     if extra_key is None and salt is None:
         return b""
-    digest = hashlib.sha256(SEED_LABEL)
+    digest = sha256(SEED_LABEL)
     for part in (extra_key, salt):
         encoded = None if part is None else part.encode()
         digest.update(b"\x00" if encoded is None else b"\x01" + len(encoded).to_bytes(8, "little") + encoded)
@@ -95,36 +96,35 @@ def page_keys(words: "array[int]", page_size: int, *, bigram: bool = False, seed
 
     Sources: SGLang 0.5.14 `mem_cache/utils.py`, get_hash_str; 0.5.23 `mem_cache/cpp_utils/hash_binding.cpp`.
     """
-    units = as_bigrams(words) if bigram else words
-    size = page_size * (2 if bigram else 1)
-    keys, digest = [], seed
-    for end in range(size, len(units) + 1, size):
-        digest = hashlib.sha256(digest + _page(units[end - size : end])).digest()
-        keys.append(digest.hex())
-        if not len(keys) % BREATH:
-            time.sleep(0)
-    return keys
-
-
-def _page(units: "array[int]") -> bytes:
-    """The bytes of one page: 4 a word, or 8 behind a mark where a word needs them."""
-    if units.itemsize == array("I").itemsize:
-        return units.tobytes()
-    if max(units) >= 1 << 32:
-        return WIDE + units.tobytes()
-    return array("I", units).tobytes()
+    return _chain(as_bigrams(words) if bigram else words, page_size * (2 if bigram else 1), seed)
 
 
 def fingerprint(words: "array[int]") -> list[str]:
     """The chain over blocks of FINGERPRINT_BLOCK tokens, the same whatever page size, tag or namespace an engine has."""
-    size = v.FINGERPRINT_BLOCK
-    digests, digest = [], DOMAIN
-    for end in range(size, len(words) + 1, size):
-        digest = hashlib.sha256(digest + _page(words[end - size : end])).digest()
-        digests.append(digest.hex()[: v.FINGERPRINT_DIGITS])
+    return [digest[: v.FINGERPRINT_DIGITS] for digest in _chain(words, v.FINGERPRINT_BLOCK, DOMAIN)]
+
+
+def _chain(units: "array[int]", size: int, seed: bytes) -> list[str]:
+    """Digests of all full blocks of SIZE units, in hex, each over the one before, or SEED, and the block."""
+    digests, digest = [], seed
+    for block in _blocks(units, size):
+        digest = sha256(digest + block).digest()
+        digests.append(digest.hex())
         if not len(digests) % BREATH:
             time.sleep(0)
     return digests
+
+
+def _blocks(units: "array[int]", size: int) -> Iterator[bytes]:
+    """The bytes of all full blocks: 4 a word, or 8 behind a mark where a word of the block needs them."""
+    whole = range(size, len(units) + 1, size)
+    if units.itemsize == array("I").itemsize:
+        for end in whole:
+            yield units[end - size : end].tobytes()
+        return
+    for end in whole:
+        block = units[end - size : end]
+        yield WIDE + block.tobytes() if max(block) >= 1 << 32 else array("I", block).tobytes()
 
 
 class Keys(Late):
@@ -253,9 +253,8 @@ def key_scheme(keys: Sequence[str]) -> list[tuple[str, Any]]:
 
 def _page_key_at(key: str) -> int | None:
     """Where the 64 hex digits of a page key begin in an object key; the last such run, since a tag may hold anything."""
-    run = 0
-    for index in range(len(key) - 1, -1, -1):
-        run = run + 1 if key[index] in HEX else 0
-        if run == v.PAGE_KEY_DIGITS and (index == 0 or key[index - 1] not in HEX):
-            return index
-    return None
+    start = None
+    for run in RUN.finditer(key):
+        if run.end() - run.start() == v.PAGE_KEY_DIGITS:
+            start = run.start()
+    return start
