@@ -121,6 +121,10 @@ class Queue:
         self._asleep = False
         return woken
 
+    def rest(self, seconds: float) -> None:
+        """Let records come for SECONDS, which only `wake` ends."""
+        self._gate.acquire(timeout=seconds)
+
     def wake(self) -> None:
         """Wake the writer; releasing a lock never waits, which setting an event may."""
         self._asleep = False

@@ -30,8 +30,12 @@ HURRY = 4096
 """Records that wait, from which on the writer does not make way: an engine that is busy in Python gives the interpreter back after 5 ms only."""
 LINE_CHARACTERS = 1 << 20
 """Length from which a line is ended: a few spans of long prompts may be as long as ten thousand others."""
-LINGER = 0.05
-"""Seconds that the writer waits for more once a record is there: what a sudden death can cost, and how seldom the engine meets the writer."""
+LINGER = 0.4
+"""Seconds that the writer waits for more, at most, once a record is there: what a sudden death can cost, and how seldom a busy engine meets the writer."""
+PAUSE = 0.05
+"""Seconds without a record or a step after which the engine is at rest, and the writer waits no longer."""
+PLENTY = 1024
+"""Records that are worth a meeting at any time."""
 LEDGER_EVERY = 1.0
 NEWS_EVERY = 0.1
 """Seconds after which a target that has landed is told: a process may be killed right after its first request."""
@@ -131,7 +135,7 @@ class Spool:
         """In a parent that ends its schedulers: a ledger that says so, for they themselves are killed; waits a second at most."""
         self.ledger.end(now_ms)
         # The schedulers' own writers get the time to write what they linger over.
-        time.sleep(2 * LINGER)
+        time.sleep(3 * PAUSE)
         if self.settle() and self.exporter is not None:
             self.exporter.settle()
 
@@ -160,9 +164,8 @@ class Spool:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self.queue.open()
-            if self.queue.sleep(LEDGER_EVERY) and not self._ask:
-                self._stop.wait(LINGER)
+            if self.queue.sleep(LEDGER_EVERY):
+                self._linger()
             self.flush(final=self._ask)
         self.flush(final=True, seconds=PATIENCE / 2)
         if self.exporter is not None:
@@ -171,6 +174,17 @@ class Spool:
         if self.metrics is not None:
             self.metrics.close(self._end_by - LAST_WRITE)
         self.parts.close()
+
+    def _linger(self) -> None:
+        """Wait for more, until the engine rests, much waits, or somebody asks: each meeting with the writer costs a busy engine a millisecond."""
+        self.queue.open()
+        until = time.monotonic() + LINGER
+        before = None
+        while (now := (len(self.queue.records), carry.pulse.steps)) != before and now[0] < PLENTY and time.monotonic() < until:
+            if self._ask or self._stop.is_set():
+                return
+            before = now
+            self.queue.rest(PAUSE)
 
     def flush(self, *, final: bool = False, seconds: float = math.inf) -> None:
         """Write the records that wait, for so many SECONDS, and the ledger when it is due; raises nothing. Called by the writer alone."""

@@ -148,16 +148,16 @@ def test_a_full_disk_costs_the_engine_nothing(tmp_path: Path) -> None:
     """With no room for more than a few lines, calls go on, whole lines are kept, and the loss is in the ledger."""
     script = """
     import resource
-    resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))
-    for _ in range(600): scheduler.flush_cache(); time.sleep(0.001)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, 600_000))
+    for _ in range(2000): scheduler.flush_cache(); time.sleep(0.001)
     print(scheduler.flushed)
     """
     done = recorded(tmp_path, script)
-    assert (done.returncode, done.stdout) == (0, "600\n")
+    assert (done.returncode, done.stdout) == (0, "2000\n")
     found = store.read([tmp_path / "run"])
     assert (found.broken_lines, found.cut_lines, found.missing) == (0, 0, 0)
-    assert 0 < flushes(tmp_path / "run") < 600
-    assert flushes(tmp_path / "run") + found.dropped == 600
+    assert 0 < flushes(tmp_path / "run") < 2000
+    assert flushes(tmp_path / "run") + found.dropped == 2000
 
 
 def test_the_folder_may_be_removed_while_the_engine_runs(tmp_path: Path) -> None:

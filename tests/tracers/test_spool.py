@@ -20,6 +20,7 @@ from tracers.around import Recorder
 from tracers.encode import shapes
 from tracers.guard import Guard
 from tracers.ledger import INSTALLED, Ledger
+from tracers.read.reuse import before_forward
 from tracers.record import Queue
 from tracers.settings import Settings
 from tracers.spool import Spool
@@ -366,3 +367,59 @@ def test_closing_twice_is_closing_once(process: Process) -> None:
     process.spool.close()
     process.spool.close()
     assert numbers(process.spool.folder) == [1]
+
+
+class Engine:
+    """An engine in a time of its own, which passes while the writer rests: WORKS is done in each rest."""
+
+    def __init__(self, process: Process, monkeypatch: pytest.MonkeyPatch, works: Callable[[], Any]) -> None:
+        self.process = process
+        self.now = 0.0
+        self.works = works
+        monkeypatch.setattr(spool.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(process.recorder.queue, "rest", self._rest)
+
+    def _rest(self, seconds: float) -> None:
+        self.now += seconds
+        self.works()
+
+    def met_after(self) -> float:
+        """Seconds from a first record to the writer's work."""
+        self.process.call(0)
+        self.process.spool._linger()
+        return self.now
+
+
+def test_the_writer_waits_for_an_engine_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records, or decode steps that leave none, put the writer off, though never so long that a sudden death would cost a second."""
+    process = Process(tmp_path)
+    assert spool.LINGER <= Engine(process, monkeypatch, lambda: process.call(1)).met_after() < 0.5
+    assert spool.LINGER <= Engine(process, monkeypatch, lambda: before_forward((None, object()), {})).met_after() < 0.5
+
+
+def test_the_writer_comes_when_the_engine_rests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing happens for a moment the first records are written, so that a short run is soon in its file."""
+    assert Engine(Process(tmp_path), monkeypatch, lambda: None).met_after() == spool.PAUSE
+
+
+def test_the_writer_comes_when_it_is_asked_or_much_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who needs the file now does not wait, and a queue that fills up is emptied."""
+    process = Process(tmp_path, queue=10_000)
+    assert Engine(process, monkeypatch, lambda: [process.call(0) for _ in range(spool.PLENTY // 2)]).met_after() == pytest.approx(2 * spool.PAUSE)
+    asked = Process(tmp_path)
+    engine = Engine(asked, monkeypatch, lambda: setattr(asked.spool, "_ask", True) or asked.call(1))
+    assert engine.met_after() == spool.PAUSE
+    engine.works = asked.spool._stop.set
+    asked.spool._ask = False
+    assert engine.met_after() == pytest.approx(2 * spool.PAUSE)
+
+
+def test_records_come_in_without_a_look_at_the_queue_while_the_writer_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine at work takes the short way for each record that is sure to fit."""
+    process = Process(tmp_path)
+    process.recorder.queue.sleep(0)
+    slow: list[Any] = []
+    put = process.recorder.queue.put
+    monkeypatch.setattr(process.recorder.queue, "put", lambda record: (slow.append(record), put(record)))
+    Engine(process, monkeypatch, lambda: process.call(1)).met_after()
+    assert len(slow) == 1

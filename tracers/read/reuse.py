@@ -3,6 +3,7 @@
 import itertools
 from typing import Any
 
+from tracers import carry
 from tracers.point import SKIP, Args, Kwargs
 from tracers.read.take import argument, number, outcome, prefix, whole
 
@@ -76,6 +77,7 @@ def prefill(args: Args, kwargs: Kwargs, state: Any, result: Any, error: BaseExce
 
 def before_forward(args: Args, kwargs: Kwargs) -> Any:
     """The id of a batch that has just been prepared; a decode step has none."""
+    carry.pulse.steps += 1
     batch = argument(args, kwargs, 1, "batch")
     found = getattr(batch, "__dict__", {}).pop(BATCH_ID, None)
     return SKIP if found is None else found
