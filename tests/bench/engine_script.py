@@ -5,8 +5,9 @@ import random
 import sys
 
 TOKENS, NEW = 100, 8
-TURNS = 4
-"""Requests in one mode, of which the first is not counted: the interpreter has to learn its ways anew when methods were replaced."""
+TURNS = 12
+"""Requests in one mode, of which the first four are not counted: the interpreter has to learn its ways anew when methods were replaced, and
+meanwhile the writer has what the mode before left to it."""
 
 
 def main():
