@@ -18,7 +18,7 @@ from tests.bench.pairs import Figure, quick, show
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = "import sys; from hicachectl.cli import main; main()"
-MODES = ("off", "ours", "ten", "otel")
+MODES = ("off", "ours", "held", "ten", "otel")
 COUNTED, UNCOUNTED = 8, 4
 """Requests of a block in one mode, behind those that are not counted; `engine_script.py` says why."""
 Row = dict[str, int]
@@ -73,7 +73,7 @@ def main() -> None:
     wall = statistics.median(block["off"]["wall"] for block in blocks) / (COUNTED * 1e6)
     figures = []
     for key, name, target in (("wall", "time of a request", 1.005), ("first", "time to its first token", 1.01), ("cpu", "CPU of the scheduler's thread", None), ("process", "CPU of the scheduler's process", None)):
-        for mode, label in (("ours", "traced"), ("otel", "OTel SDK in the same hooks")):
+        for mode, label in (("ours", "traced"), ("held", "recorded, and never written"), ("otel", "OTel SDK in the same hooks")):
             value, error = ratio(blocks, mode, key)
             figures.append(Figure(f"{name}, {label}, of untraced", value, target if mode == "ours" else None, " x", f"(+- {error:.4f})"))
         value, error = slope(blocks, key)

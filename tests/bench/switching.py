@@ -1,6 +1,6 @@
 """Inside the engine's process: puts the tracers, or OpenTelemetry's SDK in the same hooks, on and off between requests, and takes the time of each.
 
-A request says by its id how it wants to be served: `off-1`, `ours-2`, `ten-3`, `otel-4`.
+A request says by its id how it wants to be served: `off-1`, `ours-2`, `held-3`, `ten-4`, `otel-5`.
 """
 
 import functools
@@ -26,7 +26,7 @@ from tracers.spool import PACKAGES, version
 SCHEDULER = "sglang.srt.managers.scheduler:Scheduler"
 ENGINE_LIFE = ("engine.", "write.thread", "prefetch.thread")
 """Rows of calls that are not made for a request; they stay as they are."""
-OURS, OTEL, TEN, OFF = "ours", "otel", "ten", "off"
+OURS, HELD, OTEL, TEN, OFF = "ours", "held", "otel", "ten", "off"
 TIMES = 10
 """How often each span is recorded in the mode that shows the slope."""
 
@@ -38,7 +38,9 @@ class Switch:
 
     def __init__(self, out: str) -> None:
         self.out = Path(out).open("a", buffering=1)  # noqa: SIM115 - lives as long as the engine
-        self.wraps: dict[str, Wrap] = {OURS: wrap, TEN: ten_times, OTEL: in_spans()}
+        self.wraps: dict[str, Wrap] = {OURS: wrap, HELD: wrap, TEN: ten_times, OTEL: in_spans()}
+        self.kept = Recorder(Queue(1 << 20, 1 << 40), Guard())
+        """Records that no writer ever sees."""
         self.on: Installer | None = None
         self.mode = OFF
         self.tracers: Installer | None = None
@@ -83,9 +85,11 @@ class Switch:
         self.mode = mode
         if mode != OFF and self.tracers is not None:
             install.wrap = self.wraps[mode]
-            own = self.tracers
+            self.kept.queue.renew()
+            self.kept.queue.open()
+            recorder = self.kept if mode == HELD else self.tracers.recorder
             points = [point for point in ALL if not point.id.startswith(ENGINE_LIFE)]
-            self.on = Installer(points, own.recorder, Ledger(own.recorder), plugin_versions())
+            self.on = Installer(points, recorder, Ledger(recorder), plugin_versions())
             self.on.on()
             install.wrap = wrap
 
