@@ -128,7 +128,7 @@ def test_a_writer_that_fails_now_and_then_is_named(after: tuple[Played, Path]) -
 def killed(tmp_path_factory: pytest.TempPathFactory, patch: pytest.MonkeyPatch) -> tuple[Played, Path]:
     """A scheduler that is killed while it serves, its tracers in order."""
     run = tmp_path_factory.mktemp("killed") / "run"
-    return play(patch, run, "", engines.generate(engines.tokens(300, 11), rid="last"), {"do": "kill_scheduler"}), run
+    return play(patch, run, "", engines.wait(0.3), engines.generate(engines.tokens(300, 11), rid="last"), {"do": "kill_scheduler"}), run
 
 
 @pytest.fixture(scope="module")
@@ -148,13 +148,14 @@ def test_sudden_death_costs_at_most_the_last_second(killed: tuple[Played, Path],
 
 
 def test_explain_works_on_what_was_left_and_says_that_it_ends_early(killed: tuple[Played, Path], left: Recording) -> None:
-    """All requests that were answered are judged, and the recording is told to be incomplete."""
+    """All requests that were answered are judged, but for one of the last moment, and the recording is told to be incomplete."""
     done = invoke.hicachectl("explain", str(killed[1]), "-o", "json", "--fail-on", "never")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["complete"] is False
     assert [reason for reason in left.incomplete if "did not end in order" in reason]
-    assert [row["rid"] for row in document["requests"]] == ["cold", "warm", "stored", *(f"again-{number}" for number in range(ROUNDS)), "last"]
+    known = ["cold", "warm", "stored", *(f"again-{number}" for number in range(ROUNDS))]
+    assert [row["rid"] for row in document["requests"]] in (known, [*known, "last"])
     text = invoke.hicachectl("explain", str(killed[1]), "--fail-on", "never").stdout
     assert "did not end in order" in text
 
