@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 _FORM = re.compile(r"v?(?P<numbers>\d+(?:\.\d+)*)[-._]?(?:(?P<stage>a|b|alpha|beta|rc|dev|post)[-._]?(?P<count>\d*))?")
 _STAGES = {"dev": -4, "a": -3, "alpha": -3, "b": -2, "beta": -2, "rc": -1, "": 0, "post": 1}
@@ -26,3 +27,12 @@ class Release:
         while len(numbers) > 1 and numbers[-1] == 0:
             numbers.pop()
         return cls(tuple(numbers), _STAGES[match["stage"] or ""], int(match["count"] or 0), text.strip())
+
+
+@lru_cache(64)
+def is_since(text: str | None, release: str) -> bool | None:
+    """Whether a recorded release number is RELEASE or a later one; None where TEXT is none."""
+    try:
+        return Release.of(text or "") >= Release.of(release)
+    except ValueError:
+        return None

@@ -24,6 +24,7 @@ class Receiver:
         self.bodies: list[dict[str, Any]] = []
         self.paths: list[str] = []
         self.answers: list[tuple[int, bytes]] = []
+        self.kind = "application/json"
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -34,6 +35,7 @@ class Receiver:
                     receiver.bodies.append(json.loads(body))
                     receiver.paths.append(self.path)
                 self.send_response(status)
+                self.send_header("content-type", receiver.kind)
                 self.send_header("content-length", str(len(text)))
                 self.end_headers()
                 self.wfile.write(text)
@@ -107,6 +109,13 @@ def test_a_collector_that_refuses_or_is_not_there_is_said(tmp_path: Path, receiv
         sending.to_collector([folder], receiver.url)
     with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1"):
         sending.to_collector([folder], "http://127.0.0.1:1")
+
+
+def test_a_web_page_is_no_collectors_answer(tmp_path: Path, receiver: Receiver) -> None:
+    """A page that takes any request, as on the port of a dashboard, has taken no spans."""
+    receiver.kind = "text/html; charset=utf-8"
+    with pytest.raises(UnreachableError, match="web page: this is no collector"):
+        sending.to_collector([run(tmp_path / "run", 1)], receiver.url)
 
 
 @pytest.mark.parametrize("target", ["ftp://host/x", "http://", "http://host:port", "grpc://"])

@@ -5,20 +5,19 @@ from collections.abc import Iterator
 
 from hicachectl.diagnosis.finding import Finding, of_engine
 from hicachectl.diagnosis.rule import Rule
-from hicachectl.model.engine import Engine
 from hicachectl.model.take import count, number
 from hicachectl.model.world import World
+from hicachectl.release import is_since
 from hicachectl.store import Span
-from hicachectl.whole import whole
 from tracers import vocabulary as v
 
-SINCE = (0, 5, 23)
+SINCE = "0.5.23"
 """From this release on copies are merged and submitted by the next flush (`hybrid_cache_controller.py`, flush_pending_backups)."""
 
 
 def judge(world: World) -> Iterator[Finding]:
     """Nodes that were given host room and never acknowledged, in a process that has ended in order; a reset drops them by itself (E07)."""
-    ended = {engine.id for engine in world.engines.values() if _merges(engine) and engine.ledger is not None and engine.ledger.closed}
+    ended = {engine.id for engine in world.engines.values() if is_since(engine.sglang, SINCE) and engine.ledger is not None and engine.ledger.closed}
     waiting: dict[str, dict[int | None, Span]] = defaultdict(dict)
     for span in world.recording.spans if ended else ():
         if span.engine not in ended:
@@ -35,11 +34,6 @@ def judge(world: World) -> Iterator[Finding]:
             engine = world.engines[name]
             args: dict[str, object] = {"tokens": sum(count(span, v.WRITTEN_TOKENS) for span in nodes.values()), "nodes": len(nodes)}
             yield of_engine(engine, "W18", args=args, evidence=(*list(nodes.values())[:8], engine.last(v.LEDGER)), certain=world.certain(engine))
-
-
-def _merges(engine: Engine) -> bool:
-    parts = [whole(part) for part in (engine.sglang or "").split(".")[:3]]
-    return None not in parts and tuple(part for part in parts if part is not None) >= SINCE
 
 
 RULE = Rule("write put off", ("W18",), (v.WRITE_BACKUP, v.WRITE_HOST_DONE, v.RESET, v.LEDGER), of_world=judge)

@@ -4,30 +4,24 @@ from collections.abc import Iterator
 
 from hicachectl.diagnosis.finding import Finding, of_request
 from hicachectl.diagnosis.rule import Case, Rule
-from hicachectl.model.engine import Engine
 from hicachectl.model.journey import Journey
 from hicachectl.model.namespaces import has_extra_key, namespace
 from hicachectl.model.take import count
 from hicachectl.model.world import World
+from hicachectl.release import is_since
 from hicachectl.store import Span
-from hicachectl.whole import whole
 from tracers import vocabulary as v
 
-FIXED = (0, 5, 23)
+FIXED = "0.5.23"
 """From this release on a prefetch goes where the request's own key points."""
 
 
 def orphaned(journey: Journey) -> Span | None:
     """The insert of pages of a request with an extra key under the root (0.5.14 `hiradix_cache.py`, prefetch_from_storage: the anchor's key counts)."""
-    if not has_extra_key(journey.attempt) or _fixed(journey.attempt.engine):
+    if not has_extra_key(journey.attempt) or is_since(journey.attempt.engine.sglang, FIXED) is not False:
         return None
     anchored = journey.enqueue is None or v.ANCHOR in journey.enqueue.attributes
     return journey.publish if count(journey.publish, v.TOKENS) and not anchored else None
-
-
-def _fixed(engine: Engine) -> bool:
-    parts = [whole(part) for part in (engine.sglang or "").split(".")[:3]]
-    return None in parts or tuple(part for part in parts if part is not None) >= FIXED
 
 
 def judge(case: Case) -> Iterator[Finding]:
