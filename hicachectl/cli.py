@@ -1,8 +1,7 @@
 """The root app: a table of commands, each imported only when it is asked for."""
 
 import importlib
-from dataclasses import dataclass
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any, NamedTuple, Optional
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -11,8 +10,7 @@ from hicachectl import __version__
 from hicachectl.exits import translated
 
 
-@dataclass(frozen=True, slots=True)
-class CommandRow:
+class CommandRow(NamedTuple):
     """One command: its name, the module that holds its `app`, and the first line of its help, so that the list needs no module."""
 
     name: str

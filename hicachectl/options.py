@@ -1,9 +1,8 @@
 """Flags, spelled once; commands take them as annotations."""
 
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, NamedTuple, Optional
 
 import typer
 
@@ -47,8 +46,7 @@ LONGEST_S = 86_400.0
 """The longest time-out that can be given, a day: beyond some sizes the system's own calls refuse a time, infinity among them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """Where to read; which requests: by id, or how it begins, and by the code of a finding."""
 
     runs: list[str] | None

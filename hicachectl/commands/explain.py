@@ -78,7 +78,7 @@ def _all_read(asked: Asked, fail_on: FailOn, output: Output) -> int:
     from hicachectl.diagnosis.gathering import merged  # noqa: PLC0415
     from hicachectl.diagnosis.run import Judging, judge, select  # noqa: PLC0415
     from hicachectl.model.world import world  # noqa: PLC0415
-    from hicachectl.views import explain as view  # noqa: PLC0415
+    from hicachectl.views import judged as view  # noqa: PLC0415
 
     code, request = asked.code, asked.request
     seen = world(recorded(asked.runs, asked.source, request if code is None else None))

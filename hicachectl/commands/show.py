@@ -78,7 +78,7 @@ def _told(asked: Asked, kept: Callable[[view.Row], bool]) -> Told:
     if request is not None and code is None and asked.source is None:
         from hicachectl.index.ask import ask  # noqa: PLC0415 - `show --help` needs none of it
 
-        found = ask(asked.runs or (), request, lambda each: kept(view.Row(**each.shown)))
+        found = ask(asked.runs or (), request, lambda each: kept(view.Row(**each.shown)), spans=True)
         if found is not None:
             head, rows = found.head, _named([view.Row(**each.shown) for each in found.attempts], request)
             return Told(head["runs"], head["complete"], head["dropped_spans"], head["incomplete"], rows, lambda _: found.spans)

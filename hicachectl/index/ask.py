@@ -34,9 +34,9 @@ class Answer:
     """What `explain` says before the requests, with the recording's own path."""
     attempts: list[Judged]
     findings: "list[Finding]"
-    """Those of these requests, and those that concern no single one."""
+    """Those of these requests, and those that concern no single one; none where the spans were wanted."""
     spans: list[Span]
-    """Where all attempts are of one request: the spans around it, in time order."""
+    """Where they were wanted, and all attempts are of one request: the spans around it, in time order."""
 
 
 class Index:
@@ -49,19 +49,24 @@ class Index:
     def _told(self) -> Directory:
         return self._reader.directory
 
-    def answer(self, request: str, kept: Callable[[Judged], bool]) -> Answer:
-        """What is KEPT of the request REQUEST, or where there is none of those whose id begins with it."""
-        from hicachectl.diagnosis.finding import Finding  # noqa: PLC0415 - whoever has no index needs none of this
-
+    def answer(self, request: str, kept: Callable[[Judged], bool], *, spans: bool) -> Answer:
+        """What is KEPT of the request REQUEST, or where there is none of those whose id begins with it: with its SPANS, or with the findings."""
         found = [self._request(place) for place in self._places(request)]
         attempts = sorted((self._reader.get(place, Judged) for each in found for place in each.attempts), key=lambda each: each.number)
         attempts = [each for each in attempts if kept(each)]
         attempts = [each for each in attempts if each.shown["rid"] == request] or attempts
         rids = {each.shown["rid"] for each in attempts}
-        numbers = sorted({number for each in found for number in each.findings} | {*self._told.whole})
-        findings = [self._reader.get(self._told.findings[number], Finding) for number in numbers]
         head = self._reader.get(self._told.head, dict[str, Any]) | {"runs": [str(self._run)]}
-        return Answer(head, attempts, findings, self._spans(*rids) if len(rids) == 1 else [])
+        if spans:
+            return Answer(head, attempts, [], self._spans(*rids) if len(rids) == 1 else [])
+        return Answer(head, attempts, self._findings(found), [])
+
+    def _findings(self, found: Iterable[Request]) -> "list[Finding]":
+        """What concerns one of the requests FOUND, or no single one."""
+        from hicachectl.diagnosis.finding import Finding  # noqa: PLC0415 - whoever has no index, or wants spans, needs none of this
+
+        numbers = sorted({number for each in found for number in each.findings} | {*self._told.whole})
+        return [self._reader.get(self._told.findings[number], Finding) for number in numbers]
 
     def _spans(self, rid: str) -> list[Span]:
         """The spans around one request, in time order: from the lines in which they stand."""
@@ -99,8 +104,8 @@ class Index:
             return stream.read(end - start)
 
 
-def ask(runs: Sequence[str | Path], request: str, kept: Callable[[Judged], bool] = lambda _: True) -> Answer | None:
-    """What the index of the one recording that RUNS names says of REQUEST, as far as it is KEPT.
+def ask(runs: Sequence[str | Path], request: str, kept: Callable[[Judged], bool] = lambda _: True, *, spans: bool = False) -> Answer | None:
+    """What the index of the one recording that RUNS names says of REQUEST, as far as it is KEPT: its SPANS, or what was found.
 
     The index is made where it is absent, stale or broken. None where reading the whole recording is the way: it is small,
     or written to, or there are several, or its folder cannot be written to.
@@ -108,17 +113,17 @@ def ask(runs: Sequence[str | Path], request: str, kept: Callable[[Judged], bool]
     with suppress(OSError, OperatorError):
         run = _indexable(runs)
         if run is not None:
-            found = _answered(run, request, kept)
-            return _answered(run, request, kept) if found is None and _made(run) else found
+            found = _answered(run, request, kept, spans=spans)
+            return _answered(run, request, kept, spans=spans) if found is None and _made(run) else found
     return None
 
 
-def _answered(run: Path, request: str, kept: Callable[[Judged], bool]) -> Answer | None:
+def _answered(run: Path, request: str, kept: Callable[[Judged], bool], *, spans: bool) -> Answer | None:
     index = _opened(run)
     if index is None:
         return None
     try:
-        return index.answer(request, kept)
+        return index.answer(request, kept, spans=spans)
     except BrokenIndexError:
         return None
     finally:

@@ -10,7 +10,7 @@ from hicachectl.index.file import Directory, Judged, Place, Request, Writer
 from hicachectl.model.world import World, world
 from hicachectl.store import read
 from hicachectl.store.around import all_around
-from hicachectl.views import explain, journey
+from hicachectl.views import journey, judged
 
 
 def build(run: Path, path: Path, key: list[Any]) -> bool:
@@ -36,7 +36,7 @@ def _written(writer: Writer, seen: World, key: list[Any]) -> Directory:
     judging = Judging(seen)
     for number, each in enumerate(judging.requests(seen.journeys, forget=True)):
         shown = journey.row(each.journey, each.account, each.ladder)
-        rows[shown.rid].append(writer.add(Judged(number, explain.request_row(each), asdict(shown))))
+        rows[shown.rid].append(writer.add(Judged(number, judged.request_row(each), asdict(shown))))
     raised = judging.raised()
     findings = [writer.add(replace(each, unwritten=frozenset())) for each in raised]
     concern: dict[str, list[int]] = defaultdict(list)
@@ -48,4 +48,4 @@ def _written(writer: Writer, seen: World, key: list[Any]) -> Directory:
     places = [writer.add(Request(rows[rid], [(span.line, span.span_id) for span in spans.get(rid, ())], concern[rid])) for rid in rids]
     lines = [(recording.mapped[file].path.name, *recording.mapped[file].places[line]) for file, line in recording.lines]
     whole = [number for number, finding in enumerate(raised) if not finding.rids]
-    return Directory(key, lines, writer.add(explain.head_row(seen)), whole, findings, rids, places)
+    return Directory(key, lines, writer.add(judged.head_row(seen)), whole, findings, rids, places)

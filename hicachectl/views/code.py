@@ -1,15 +1,15 @@
 """The catalogue of codes as text: the list, one page, the meanings of a number, and the JSON document."""
 
-import json
 from collections.abc import Mapping, Sequence
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from hicachectl.diagnosis.codes import LETTERS, Code
-from hicachectl.mooncake.errors import ErrorRow
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from hicachectl.mooncake.errors import ErrorRow
 
 SCHEMA = "hicachectl/code/1"
 
@@ -47,7 +47,7 @@ def page(markdown: str, *, width: int | None, colour: bool) -> str:
     return _drawn(Markdown(markdown), width, colour=colour)
 
 
-def meanings(rows: Sequence[ErrorRow]) -> str:
+def meanings(rows: "Sequence[ErrorRow]") -> str:
     """ROWS, the meanings of a number or a name, as a Markdown page, one section for each layer."""
     numbers = " or ".join(dict.fromkeys(str(row.number) for row in rows))
     layers = {row.layer for row in rows}
@@ -66,8 +66,10 @@ def meanings(rows: Sequence[ErrorRow]) -> str:
     return "\n\n".join(text) + "\n"
 
 
-def document(asked: str | None, rows: Sequence[Code], errors: Sequence[ErrorRow], pages: Mapping[str, str]) -> str:
+def document(asked: str | None, rows: Sequence[Code], errors: "Sequence[ErrorRow]", pages: Mapping[str, str]) -> str:
     """The JSON document: what was asked, the rows of the catalogue (with their page where PAGES has it), the meanings."""
+    import json  # noqa: PLC0415 - a page in a pipe needs none of it
+
     body = {
         "schema": SCHEMA,
         "asked": asked,
@@ -91,7 +93,7 @@ def _code(row: Code) -> dict[str, Any]:
     }
 
 
-def _error(row: ErrorRow) -> dict[str, Any]:
+def _error(row: "ErrorRow") -> dict[str, Any]:
     return {
         "layer": row.layer.value,
         "number": row.number,
@@ -104,7 +106,7 @@ def _error(row: ErrorRow) -> dict[str, Any]:
     }
 
 
-def _releases(row: ErrorRow) -> str:
+def _releases(row: "ErrorRow") -> str:
     return f"Mooncake {row.since} until {row.until}" if row.until else f"Mooncake {row.since} and later"
 
 

@@ -11,7 +11,7 @@ from hicachectl.exits import one_line
 from hicachectl.lab.showing import Shown
 from hicachectl.model.journey import RUNGS
 from hicachectl.views import palette
-from hicachectl.views.explain import request_row
+from hicachectl.views.judged import request_row
 from hicachectl.views.table import document, drawn
 
 

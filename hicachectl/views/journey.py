@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from rich.text import Text
-
 from hicachectl.exits import one_line
 from hicachectl.store import Span, Value
 from hicachectl.views import palette
@@ -14,6 +12,8 @@ from hicachectl.views.table import Column, document, span_of_time, table
 from tracers import vocabulary as v
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from hicachectl.model.account import Account
     from hicachectl.model.journey import Journey, Rung
 
@@ -139,8 +139,10 @@ def tree(spans: Sequence[Span]) -> Iterator[tuple[Span, int]]:
     yield from ((span, 0) for span in spans if span.span_id not in seen)  # parents that form a ring
 
 
-def facts(span: Span) -> Text:
+def facts(span: Span) -> "Text":
     """What a span says, in one line: outcome and reason first, hashes counted, long texts cut."""
+    from rich.text import Text  # noqa: PLC0415 - here and below: JSON draws nothing
+
     told = span.attributes
     line = Text()
     outcome = told.get(v.OUTCOME)
@@ -182,6 +184,8 @@ def _cut(text: str) -> str:
 
 
 def _span(span: Span, depth: int, begun: int) -> list[object]:
+    from rich.text import Text  # noqa: PLC0415
+
     name = Text("  " * depth + short(span.name), palette.ERROR if span.error else palette.NAME)
     return [
         f"+{span_of_time(span.start_ns - begun)}",
@@ -200,6 +204,8 @@ def _by_engine(spans: Sequence[Span]) -> list[tuple[str, list[Span]]]:
 
 
 def _request(row: Row) -> list[object]:
+    from rich.text import Text  # noqa: PLC0415
+
     rungs = [
         Text(state, palette.RUNGS.get(state, "")) for state in map(row.ladder.get, _HEADLINES) if state is not None
     ]

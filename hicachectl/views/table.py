@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from io import StringIO
-from typing import Any
-
-from rich.console import Console, RenderableType
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from hicachectl.exits import one_line
 from hicachectl.views import palette
 from hicachectl.views.machine import document, indented
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
 
 __all__ = ["Column", "age", "cell", "document", "drawn", "indented", "size", "span_of_time", "table"]
 PIPED_WIDTH = 1000
@@ -27,8 +27,10 @@ class Column:
     grows: bool = False
 
 
-def cell(value: Any, style: str = "") -> Text:
+def cell(value: Any, style: str = "") -> "Text":
     """VALUE as it may be shown: None is '-', control characters are made visible."""
+    from rich.text import Text  # noqa: PLC0415 - here and below: JSON draws nothing
+
     if isinstance(value, Text):
         return value
     return Text("-" if value is None else one_line(str(value)), style)
@@ -36,6 +38,8 @@ def cell(value: Any, style: str = "") -> Text:
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[Any]], *, width: int | None, colour: bool) -> str:
     """ROWS under COLUMNS; WIDTH is the terminal's, None where there is none and a row must stay one line."""
+    from rich.table import Table  # noqa: PLC0415
+
     drawn_table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style=palette.HEADING)
     for column in columns:
         drawn_table.add_column(
@@ -49,8 +53,10 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[Any]], *, width: in
     return drawn(drawn_table, width=width, colour=colour)
 
 
-def drawn(what: RenderableType, *, width: int | None, colour: bool) -> str:
+def drawn(what: "RenderableType", *, width: int | None, colour: bool) -> str:
     """WHAT as lines without trailing blanks."""
+    from rich.console import Console  # noqa: PLC0415
+
     out = StringIO()
     console = Console(
         file=out,

@@ -54,6 +54,20 @@ def test_a_command_that_reads_a_recording_needs_nothing_of_the_engine(words: tup
     assert modules(*words, str(run), home=tmp_path).isdisjoint(HEAVY)
 
 
+@pytest.mark.parametrize("command", ["explain", "show"])
+def test_a_document_of_a_recording_imports_nothing_that_draws(command: str, tmp_path: Path) -> None:
+    """JSON is written without the libraries that draw tables, whatever the recording holds."""
+    made = Recording()
+    made.engine()
+    run = made.write(tmp_path / "run")
+    assert modules(command, str(run), "-o", "json", home=tmp_path).isdisjoint({"rich.console", "rich.table", "rich.text"})
+
+
+def test_the_page_of_a_code_imports_no_number_of_the_store(tmp_path: Path) -> None:
+    """A code of the catalogue is found without the table of Mooncake's numbers, and its page needs no JSON of ours."""
+    assert modules("code", "R12", home=tmp_path).isdisjoint({"hicachectl.mooncake.errors", "hicachectl.release", "json"})
+
+
 def test_the_list_of_commands_imports_none_of_them(tmp_path: Path) -> None:
     """The first help that a user sees does not wait for twelve commands."""
     found = modules("--help", home=tmp_path)

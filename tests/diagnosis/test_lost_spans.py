@@ -14,7 +14,7 @@ from stories import Story
 
 from hicachectl import store
 from hicachectl.diagnosis.run import Diagnosis, diagnose
-from hicachectl.views import explain as view
+from hicachectl.views import judged as view
 from hicachectl.views.explained import as_json, finding_row
 from tracers import vocabulary as v
 

@@ -11,7 +11,7 @@ from stories import Story
 from hicachectl import store
 from hicachectl.diagnosis.run import Diagnosis, diagnose
 from hicachectl.model.engine import NO, UNKNOWN
-from hicachectl.views import explain, explained
+from hicachectl.views import explain, explained, judged
 from tracers import vocabulary as v
 from tracers.built import READ_LATE
 from tracers.points import ALL
@@ -96,11 +96,11 @@ def test_how_a_backend_was_created_is_unknown_and_its_settings_are_not(tmp_path:
     ladders = {rid: ladder for (_, rid), ladder in told(found).items()}
     assert ladders["a"] == {"backend_created": "unknown", "written": "yes", "found": "no", "transfer_done": "not_asked", "published": "not_asked", "loaded_back": "not_asked", "prefix_reused": "no"}
     assert {name for name, state in ladders["b"].items() if state == "yes"} == {"found", "transfer_done", "published", "loaded_back", "prefix_reused"}
-    head = explain.head_row(found.world)
+    head = judged.head_row(found.world)
     document = json.loads("".join(explained.as_json(head, [], list)))
     assert document["engines"][0]["attached"] == {"at_ms": story.recording.epoch_ms + 10, "requests_left_out": 0}
     assert document["complete"]
-    text = "".join(explain.as_text(head, map(explain.request_row, found.requests), list, width=None, colour=False))
+    text = "".join(explain.as_text(head, map(judged.request_row, found.requests), list, width=None, colour=False))
     assert "attached after start: how its backend was created was not seen" in text
     assert "backend unknown (attached after start), nothing reused" in text
 
@@ -118,7 +118,7 @@ def test_a_request_that_had_begun_before_is_left_out_and_counted(tmp_path: Path)
     assert found.requests[0].ladder["found"].state != UNKNOWN
     (engine,) = [each for each in found.world.engines.values() if each.scheduler]
     assert engine.left_out == 1
-    text = "".join(explain.as_text(explain.head_row(found.world), [], list, width=None, colour=False))
+    text = "".join(explain.as_text(judged.head_row(found.world), [], list, width=None, colour=False))
     assert "1 requests that had begun before are left out" in text
 
 

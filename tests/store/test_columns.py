@@ -17,30 +17,31 @@ from hicachectl.store.columns import Database, around, opened
 from hicachectl.store.columns.database import Sql, array, filled
 from hicachectl.store.columns.one import one
 from hicachectl.store.columns.reading import chosen, counted, resources, whole
-from hicachectl.views import explain as view
+from hicachectl.views import explained
+from hicachectl.views import judged as view
 from tracers import vocabulary as v
 
 pytest.importorskip("chdb")
 SAMPLES = sorted(path.parent for path in (ROOT / "tests" / "samples").rglob("run.json"))
 
 
-def explained(recording: store.Recording, rid: str | None = None) -> dict[str, Any]:
+def told(recording: store.Recording, rid: str | None = None) -> dict[str, Any]:
     """What `explain -o json` says, but for the paths."""
     found = diagnose(recording)
     verdicts, findings = select(found, rid, None)
-    document = "".join(view.as_json(view.head_row(found.world), map(view.request_row, verdicts), lambda: map(view.finding_row, findings)))
+    document = "".join(explained.as_json(view.head_row(found.world), map(view.request_row, verdicts), lambda: map(explained.finding_row, findings)))
     return {**json.loads(document), "runs": []}
 
 
 def agree(folder: Path, database: Database) -> int:
     """Compare every verdict with that from the files: all at once, and request by request; the number of requests."""
     recorded = store.read([folder])
-    assert explained(whole(database)) == explained(recorded)
+    assert told(whole(database)) == told(recorded)
     rids = {each.journey.attempt.rid for each in diagnose(recorded).requests}
     for rid in sorted(rids):
         found = one(database, rid)
         assert found is not None
-        assert explained(found.recording, rid) == explained(recorded, rid)
+        assert told(found.recording, rid) == told(recorded, rid)
     return len(rids)
 
 

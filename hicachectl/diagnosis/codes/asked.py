@@ -2,39 +2,43 @@
 
 import difflib
 import re
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from hicachectl.diagnosis import codes
 from hicachectl.diagnosis.codes.row import Code
-from hicachectl.mooncake import errors
-from hicachectl.mooncake.errors import ErrorRow
+
+if TYPE_CHECKING:
+    from hicachectl.mooncake.errors import ErrorRow
 
 _NUMBER = re.compile(r"[-+]?\d{1,9}")
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """What was found: rows of the catalogue, or meanings of a number; both empty where nothing has that name."""
 
     codes: tuple[Code, ...] = ()
-    errors: tuple[ErrorRow, ...] = ()
+    errors: "tuple[ErrorRow, ...]" = ()
 
 
 def find(text: str) -> Asked:
     """The row or the meanings of TEXT: `R12`, `HC-R12`, `-704`, `704` (the sign is often lost), `OBJECT_NOT_FOUND`."""
     asked = text.strip()
+    if codes.canonical(asked) in codes.ALL:
+        return Asked(codes=(codes.get(asked),))
+    from hicachectl.mooncake import errors  # noqa: PLC0415 - here and below: a code of the catalogue needs no number of Mooncake's
+
     if _NUMBER.fullmatch(asked):
         number = int(asked)
         signed = errors.lookup(number)
         return Asked(errors=signed + errors.lookup(-number) if number > 0 else signed)
-    if codes.canonical(asked) in codes.ALL:
-        return Asked(codes=(codes.get(asked),))
     name = _as_name(asked)
     return Asked(errors=tuple(row for row in errors.ALL if _as_name(row.name) == name))
 
 
 def nearest(text: str, most: int = 3) -> tuple[str, ...]:
     """What TEXT may have been meant to be: at most MOST ids or names, the nearest first; may be empty."""
+    from hicachectl.mooncake import errors  # noqa: PLC0415
+
     asked = text.strip()
     if _NUMBER.fullmatch(asked):
         known = sorted(

@@ -1,9 +1,8 @@
 """What a row of the catalogue is, and the words that its fields may hold."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from string import Formatter
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tracers.vocabulary import SPANS
 
@@ -47,8 +46,7 @@ EVIDENCE: dict[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
+class Code(NamedTuple):
     """One finding code: what it says, what it needs, what to do about it.
 
     `title` is a sentence fragment with `str.format` fields filled from a finding's arguments; `plain` says the same
