@@ -150,6 +150,9 @@ class Attempt:
 _WORKED_OUT = frozenset(name for name, value in vars(Attempt).items() if isinstance(value, once))
 
 
+_ENTERING = frozenset({v.REQUEST_QUEUED, v.PREFILL, v.REQUEST_FINISHED})
+
+
 def attempts(recording: Recording, engines: dict[str, Engine]) -> list[Attempt]:
     """Every attempt of every request in time order; health checks and an HTTP server's own warm-up are left out."""
     children: dict[str, list[Span]] = defaultdict(list)
@@ -159,16 +162,19 @@ def attempts(recording: Recording, engines: dict[str, Engine]) -> list[Attempt]:
         if span.parent_id:
             children[span.parent_id].append(span)
         rid = span.rid
-        engine = engines.get(span.engine)
-        if rid is None or engine is None or rid.startswith(v.HEALTH_RID_PREFIX):
+        if rid is None:
             continue
         key = (span.engine, rid)
         attempt = current.get(key)
         if attempt is None or (span.name == v.REQUEST_QUEUED and attempt.entered and not flag(span, v.RETRACTED)):
+            engine = engines.get(span.engine)
+            if engine is None or rid.startswith(v.HEALTH_RID_PREFIX):
+                continue
             attempt = Attempt(rid, attempt.number + 1 if attempt is not None else 0, engine, children=children)
             current[key] = attempt
             found.append(attempt)
-        attempt.entered = attempt.entered or span.name in (v.REQUEST_QUEUED, v.PREFILL, v.REQUEST_FINISHED)
+        if span.name in _ENTERING:
+            attempt.entered = True
         attempt.own.append(span)
     asked = [attempt for attempt in found if _is_request(attempt)]
     whole = [attempt for attempt in asked if not _is_cut(attempt)]

@@ -11,6 +11,8 @@ from tracers import vocabulary as v
 
 _NONE_UNCOVERED = re.compile(rb'\{"key":"' + re.escape(v.UNCOVERED.encode()) + rb'","value":\{"intValue":"0"\}\}')
 
+_TAKEN = PROCESS_SPANS | {v.STORE_PUT, v.STORE_GET}
+
 
 def engines(recording: Recording) -> dict[str, Engine]:
     """Every process of RECORDING with its own spans, in the order in which they began."""
@@ -22,7 +24,9 @@ def engines(recording: Recording) -> dict[str, Engine]:
     for span in recording.walk():
         engine = found.get(span.engine)
         if engine is not None:
-            _take(engine, span)
+            engine.seen.add(span.name)
+            if span.name in _TAKEN:
+                _take(engine, span)
     for name, told in (recording.told or {}).items():
         if name in found:
             found[name].seen |= told.names
@@ -33,23 +37,27 @@ def engines(recording: Recording) -> dict[str, Engine]:
 
 def _take(engine: Engine, span: Span) -> None:
     """Keep what an engine is asked about."""
-    engine.seen.add(span.name)
-    if span.name in PROCESS_SPANS:
-        engine.spans[span.name].append(span)
-        if span.name in NOTED:
+    name = span.name
+    if name in PROCESS_SPANS:
+        engine.spans[name].append(span)
+        if name in NOTED:
             engine.note(span)
-    elif span.name == v.STORE_PUT:
+    elif name == v.STORE_PUT:
         engine.uncovered_puts += _uncovered(span)
         if span.rid is None:
-            engine.spans[span.name].append(span)
-    elif span.name == v.STORE_GET:
+            engine.spans[name].append(span)
+    else:
         engine.uncovered_gets += _uncovered(span)
 
 
 def _uncovered(span: Span) -> int:
     """Buffers of a put or get that no registered range covers."""
     # Nearly always none, and then nothing has to be decoded.
-    return 0 if _NONE_UNCOVERED.search(span.raw) else count(span, v.UNCOVERED)
+    if _NONE_UNCOVERED.search(span.raw):
+        return 0
+    found = count(span, v.UNCOVERED)
+    span.forget()
+    return found
 
 
 def _group(found: Iterable[Engine]) -> None:

@@ -42,7 +42,7 @@ class Journey:
     attempt: Attempt
     ranks: list[Attempt]
     """The same attempt on every rank that saw it, this one included."""
-    writes: list[tuple[list[str], list[Write]]] | None = None
+    writes: list[tuple[range, list[Write]]] | None = None
     """Pages asked of the rung `written`, those together that share their writes, once they were looked up."""
 
     @once

@@ -14,5 +14,5 @@ else:
             """The value, kept under the property's own name, so that this is not called again."""
             if owner is None:
                 return self
-            value = vars(owner)[self.attrname] = self.func(owner)
+            value = owner.__dict__[self.attrname] = self.func(owner)
             return value

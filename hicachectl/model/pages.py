@@ -4,8 +4,9 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
-from operator import attrgetter
+from itertools import chain, groupby, repeat
+from operator import attrgetter, is_
+from typing import TypeVar
 
 from hicachectl.model.names import page_name, page_names
 from hicachectl.model.objects import batch
@@ -31,6 +32,18 @@ class Write:
 
 
 _TIME = attrgetter("time_ns")
+Kind = TypeVar("Kind")
+
+
+def alike(values: Sequence[Kind]) -> Iterator[tuple[int, Kind]]:
+    """How many of VALUES that follow each other are one and the same, and it."""
+    # Nearly always all are: what is asked of the pages of a prompt was written by one call, or by none.
+    if values and all(map(is_, values, repeat(values[0]))):
+        yield len(values), values[0]
+        return
+    for _, run in groupby(values, id):
+        same = list(run)
+        yield len(same), same[0]
 
 
 class Pages:
@@ -56,10 +69,8 @@ class Pages:
 
     def runs(self, prefix: str, names: Iterable[Hashable]) -> Iterator[tuple[int, Sequence[Write]]]:
         """Every write of pages that follow each other: how many have the same ones, and these in time order."""
-        found = map(self._writes.get(prefix, {}).get, names)
-        for _, run in groupby(found, id):
-            same = list(run)
-            yield len(same), _every(same[0])
+        for length, found in alike(list(map(self._writes.get(prefix, {}).get, names))):
+            yield length, _every(found)
 
     def all(self) -> Iterator[tuple[tuple[str, Hashable], Sequence[Write]]]:
         """What names each page, and its writes."""
@@ -134,18 +145,24 @@ def _every(found: Write | list[Write] | None) -> Sequence[Write]:
     return (found,) if isinstance(found, Write) else found
 
 
+_TELLING = frozenset({v.STORE_PUT, v.STORE_EXIST, v.WRITE_BACKUP, v.STORAGE_CLEAR})
+
+
 def pages(recording: Recording) -> Pages:
     """Read every put, and every existence answer that made a put unnecessary."""
     found = Pages()
     stores = {span.span_id: span.start_ns for span in recording.spans if span.name == v.WRITE_STORE}
     for span in recording.walk():
+        if span.name not in _TELLING:
+            continue
         if span.name == v.STORE_PUT:
             _add(found, span, stores.get(span.parent_id or "", span.start_ns), moved=True)
-        elif span.name == v.STORE_EXIST and span.parent_id in stores:
-            _add(found, span, stores[span.parent_id], moved=False)
+        elif span.name == v.STORE_EXIST:
+            if span.parent_id in stores:
+                _add(found, span, stores[span.parent_id], moved=False)
         elif span.name == v.WRITE_BACKUP:
             found.backed(span)
-        elif span.name == v.STORAGE_CLEAR and not failed(span):
+        elif not failed(span):
             found.clears.append(span.end_ns)
         if recording.mapped:
             span.forget()

@@ -7,12 +7,14 @@ from tracers import vocabulary as v
 def number(span: Span | None, key: str) -> int | None:
     """An integer attribute, or None."""
     value = span.get(key) if span is not None else None
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    # No `isinstance`: a boolean is one of int.
+    return value if type(value) is int else None
 
 
 def count(span: Span | None, key: str) -> int:
     """An integer attribute, 0 where it is absent."""
-    return number(span, key) or 0
+    value = span.get(key) if span is not None else None
+    return value if type(value) is int else 0
 
 
 def real(span: Span | None, key: str) -> float | None:

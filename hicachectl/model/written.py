@@ -1,13 +1,17 @@
 """The rung `written`: which pages that a request computed moved to the store."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import groupby
+from typing import TypeAlias
 
 from hicachectl.model.attempt import Attempt
 from hicachectl.model.engine import NO, NOT_ASKED, UNKNOWN
 from hicachectl.model.journey import Journey, Rung, rated
-from hicachectl.model.pages import Pages, Write, after
+from hicachectl.model.pages import Pages, Write, after, alike
 from tracers import vocabulary as v
+
+_Writes: TypeAlias = list[Sequence[Write] | None]
+"""Writes of one page after the other."""
 
 
 def written_rung(journey: Journey, pages: Pages) -> Rung:
@@ -19,15 +23,15 @@ def written_rung(journey: Journey, pages: Pages) -> Rung:
     prefill = attempt.first_prefill
     if prefill is None or journey.prefix is None:
         return Rung(UNKNOWN)
-    if len(attempt.page_keys) < journey.prompt // journey.page:
+    if len(attempt.page_names) < journey.prompt // journey.page:
         return Rung(UNKNOWN)
     if engine.backend_name is None:
         return Rung(NOT_ASKED, 0, 0, [prefill.span_id])
     runs = _looked_up(journey, pages)
-    asked = sum(len(keys) for keys, _ in runs)
+    asked = sum(len(places) for places, _ in runs)
     if not attempt.key_suffixes:
         return Rung(UNKNOWN, asked)
-    done = sum(len(keys) for keys, found in runs if found)
+    done = sum(len(places) for places, found in runs if found)
     evidence = list(dict.fromkeys(write.span_id for _, found in runs for write in found))
     rung = rated(asked, done, evidence or _refusals(journey), sure=not asked)
     if rung.state == NO and not evidence and _under_way(journey, asked):
@@ -39,43 +43,45 @@ def unwritten(journey: Journey, pages: Pages) -> list[str]:
     """Page keys that this request computed and that nobody is known to have left in the store."""
     if journey.attempt.first_prefill is None or journey.prefix is None:
         return []
-    return [key for keys, found in _looked_up(journey, pages) if not found for key in keys]
+    left = [places for places, found in _looked_up(journey, pages) if not found]
+    return [key for places in left for key in journey.attempt.page_keys[places.start : places.stop]]
 
 
-def _looked_up(journey: Journey, pages: Pages) -> list[tuple[list[str], list[Write]]]:
-    """Page keys asked of the rung, those together that share their writes; worked out once for a request.
+def _looked_up(journey: Journey, pages: Pages) -> list[tuple[range, list[Write]]]:
+    """Places of the pages asked of the rung, those together that share their writes; worked out once for a request.
 
     Asked are full pages that were computed and that some rank is not known to have had in the store before, by a write or by its own
     lookup. The writes are those on every rank that had not had them; none where one rank's is not seen.
     """
     if journey.writes is None:
         first = (journey.prefix or 0) // journey.page
-        page_keys, names = journey.attempt.page_keys[first:], journey.attempt.page_names[first:]
-        by_rank = [_writes(rank, pages, names) for rank in journey.ranks]
+        by_rank = [_writes(rank, pages, journey.attempt.page_names[first:]) for rank in journey.ranks]
         journey.writes = []
-        place = 0
-        for _, run in groupby(zip(*by_rank, strict=True), _alike):
-            every, *others = run
-            keys = page_keys[place : place + 1 + len(others)]
-            place += len(keys)
+        for length, every in _together(by_rank):
             lacking = [writes for writes in every if writes is not None]
             if lacking:
-                journey.writes.append((keys, [write for writes in lacking for write in writes] if all(lacking) else []))
+                journey.writes.append((range(first, first + length), [write for writes in lacking for write in writes] if all(lacking) else []))
+            first += length
     return journey.writes
 
 
-def _alike(page: tuple[Sequence[Write] | None, ...]) -> tuple[int, ...]:
-    """What pages that share their writes on every rank have in common."""
-    return tuple(map(id, page))
+def _together(by_rank: list[_Writes]) -> Iterator[tuple[int, tuple[Sequence[Write] | None, ...]]]:
+    """How many pages that follow each other share their writes on every rank, and these of each rank."""
+    if len(by_rank) == 1:
+        yield from ((length, (writes,)) for length, writes in alike(by_rank[0]))
+        return
+    for _, run in groupby(zip(*by_rank, strict=True), lambda page: tuple(map(id, page))):
+        same = list(run)
+        yield len(same), same[0]
 
 
-def _writes(rank: Attempt, pages: Pages, names: Sequence[Hashable]) -> list[Sequence[Write] | None]:
+def _writes(rank: Attempt, pages: Pages, names: Sequence[Hashable]) -> _Writes:
     """For each page the writes that this rank made of it; None where the rank is known to have had it before.
 
     What the rank's own lookup said of a page goes before what is known from writes. A request that put the page has found it gone.
     """
     began, present = _begun(rank), rank.present
-    found: list[Sequence[Write] | None] = []
+    found: _Writes = []
     for length, writes in pages.runs(rank.key_prefix, names):
         later = after(writes, rank.key_suffixes, began)
         there = bool(pages.known(writes, rank.key_suffixes, began)) and not _put_anew(rank, writes, began)

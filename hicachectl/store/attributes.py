@@ -1,8 +1,9 @@
 """The attributes of a span, from OTLP/JSON's list of key and value: all of them, or one where it stands."""
 
 import math
+import re
 from collections.abc import Iterator
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import msgspec
@@ -101,11 +102,9 @@ def _scalar(value: _Scalar) -> str | int | float | bool | None:
 
 
 _PLAIN = b'[{"key":"'
-_STRING, _INT, _BOOL, _ARRAY = b'stringValue":"', b'intValue":"', b'boolValue":', b'arrayValue":{"values":['
+_STRING, _BOOL, _ARRAY = b'stringValue":"', b'boolValue":', b'arrayValue":{"values":['
 _I, _S = b"is"
 _QUOTE, _BRACKET = b'"', b"]"
-_LONGEST_INT = 18
-"""Digits that surely fit 64 bits; longer ones are left to the decoder."""
 _MOST_LISTS = 512
 """Lists remembered at most: what is listed (suffixes of object keys, above all) is the same in nearly every call."""
 
@@ -115,34 +114,39 @@ def is_plain(text: bytes) -> bool:
     return text.startswith(_PLAIN) and b"\\" not in text
 
 
-@cache
-def mark_of(key: str) -> bytes:
-    """What stands before the value of KEY in a plain text."""
-    return b'{"key":"%b","value":{"' % key.encode()
+class _Marks(dict[str, bytes]):
+    """What stands before the value of a key in a plain text; made when it is first asked for."""
+
+    def __missing__(self, key: str) -> bytes:
+        made = self[key] = b'{"key":"%b","value":{"' % key.encode()
+        return made
+
+
+MARKS = _Marks()
+"""Key -> what stands before its value in a plain text."""
+_PLAIN_INT = re.compile(rb'intValue":"([0-9]{1,18})"').match
+"""An integer of so many digits surely fits 64 bits; a longer one is left to the decoder."""
 
 
 def value_of(text: bytes, key: str) -> Value | None:
     """The attribute KEY of a plain TEXT, or None: the same that `attributes_of` has, and no other one is decoded."""
-    mark = mark_of(key)
+    mark = MARKS[key]
     # Of keys that come twice the last one counts.
     at = text.rfind(mark)
-    return value_at(text, at + len(mark), key) if at >= 0 else None
-
-
-def value_at(text: bytes, at: int, key: str) -> Value | None:
-    """The value of KEY whose mark ends AT a place of a plain TEXT; None where it cannot be read as one."""
+    if at < 0:
+        return None
+    at += len(mark)
     # Nearly all are integers and strings: a look at one letter tells them from each other.
     kind = text[at]
-    if kind == _I and text.startswith(_INT, at):
-        at += len(_INT)
-        digits = text[at : text.find(_QUOTE, at)]
-        if digits.isdigit() and len(digits) <= _LONGEST_INT:
-            return int(digits)
+    if kind == _I:
+        found = _PLAIN_INT(text, at)
+        if found is not None:
+            return int(found[1])
     elif kind == _S and text.startswith(_STRING, at):
         at += len(_STRING)
-        found = text[at : text.find(_QUOTE, at)]
-        if found.isascii():
-            return found.decode("ascii")
+        told = text[at : text.find(_QUOTE, at)]
+        if told.isascii():
+            return told.decode("ascii")
     elif text.startswith(_BOOL, at):
         if text[at + len(_BOOL)] in b"tf":
             return text.startswith(b"t", at + len(_BOOL))

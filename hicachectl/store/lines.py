@@ -96,9 +96,11 @@ class Decoder:
         """Look for the request id of each span now, while its line is at hand; ids that come again are shared."""
         share = self._shared.setdefault
         ids = {span.span_id: span.span_id for span in spans}
+        given = ids.get
         for span in spans:
-            if span.parent_id:
-                span.parent_id = ids.get(span.parent_id, span.parent_id)
+            parent = span.parent_id
+            if parent:
+                span.parent_id = given(parent, parent)
             rid = span.rid
             if rid is not None:
                 span.owner = share(rid, rid)

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from operator import attrgetter
+from itertools import islice
+from operator import attrgetter, eq
 from pathlib import Path
 
 from hicachectl.exits import BadInputError, UnreachableError
@@ -19,6 +20,7 @@ from hicachectl.store.shelf import named, newest
 from hicachectl.store.span import Span, Value
 from tracers import vocabulary as v
 
+_START = attrgetter("start_ns")
 _STRIDE = 256
 """In the order of time spans lie all over a file, and each that is looked into brings 64 KiB around it into memory."""
 
@@ -154,7 +156,7 @@ class _Reading:
             self._read(source)
         out = self.out
         out.resources = self.decoder.resources
-        out.spans.sort(key=attrgetter("start_ns"))
+        out.spans.sort(key=_START)
         drop_repeated(out.spans)
         self._ledgers()
         if out.cut_lines and not self.good_lines and not out.ledgers:
@@ -210,13 +212,17 @@ class _Reading:
         ledgers_of_spans(out)
 
 
+_TELLING = frozenset({v.LEDGER, v.ENGINE_START, v.ENGINE})
+
+
 def ledgers_of_spans(out: Recording) -> None:
     """Take the ledger of each process that has none from the spans that repeat it."""
     without = out.resources.keys() - out.ledgers.keys()
     if not without:
         return
-    schedulers = {span.engine for span in out.spans if span.name in (v.ENGINE_START, v.ENGINE)}
-    for span in out.spans:
+    telling = [span for span in out.spans if span.name in _TELLING]
+    schedulers = {span.engine for span in telling if span.name != v.LEDGER}
+    for span in telling:
         if span.name == v.LEDGER and span.engine in without:
             engine = span.engine
             told = ledger.from_span(span, out.resources[engine], engine in schedulers)
@@ -237,16 +243,15 @@ def _once(runs: Iterable[Path | str]) -> Iterator[Path | str]:
 def drop_repeated(spans: list[Span]) -> None:
     """Drop spans that came twice (a collector's retry); SPANS are sorted by start, so that twins lie close together."""
     twice: list[int] = []
-    start, seen = -1, set[str]()
-    for index, span in enumerate(spans):
-        if span.start_ns != start:
-            start = span.start_ns
-            if seen:
-                seen = set()
-        elif span.span_id in seen:
-            twice.append(index)
-            continue
-        seen.add(span.span_id)
+    last, seen = -1, set[str]()
+    for index, together in enumerate(map(eq, map(_START, spans), map(_START, islice(spans, 1, None)))):
+        if together:
+            if index != last:
+                seen = {spans[index].span_id}
+            last, span_id = index + 1, spans[index + 1].span_id
+            if span_id in seen:
+                twice.append(last)
+            seen.add(span_id)
     for index in reversed(twice):
         del spans[index]
 

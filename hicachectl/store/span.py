@@ -1,17 +1,20 @@
 """A span as it is read: core fields decoded at once, each attribute when it is first asked for."""
 
+import re
 from typing import Any
 
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
-from hicachectl.store.attributes import UNREADABLE, Value, attributes_of, is_plain, mark_of, value_of
+from hicachectl.store.attributes import MARKS, UNREADABLE, Value, attributes_of, is_plain, value_of
 from tracers import vocabulary as v
 
 __all__ = ["UNREADABLE", "Link", "Span", "Status", "Value", "attributes_of", "normal_id"]
 
 _ERROR_STATUS = (2, "2", "STATUS_CODE_ERROR")
 _NOTHING = Raw(b"[]")
-_RID = mark_of(v.RID) + b'stringValue":"'
+_RID = MARKS[v.RID] + b'stringValue":"'
+_PLAIN_RID = re.compile(re.escape(_RID) + rb'([\x00-!#-\[\]-\x7f]*)"').search
+"""Finds a request id in which nothing is escaped, and which is ASCII."""
 _HEX_DIGITS = {24: 32, 12: 16}
 """Length of an id in base64 -> in hex: writers that follow protobuf's own JSON mapping write ids in base64."""
 
@@ -59,14 +62,14 @@ class Span(Struct, gc=False, eq=False):
 
     def get(self, key: str) -> Value | None:
         """One attribute, or None; found where it stands, without decoding the others."""
-        if self.decoded is None:
-            text = self.text
-            if text is None:
-                text = self.text = bytes(self.raw)
-                if not is_plain(text):
-                    return self.attributes.get(key)
-            return value_of(text, key)
-        return self.decoded.get(key)
+        if self.decoded is not None:
+            return self.decoded.get(key)
+        text = self.text
+        if text is None:
+            text = self.text = bytes(self.raw)
+            if not is_plain(text):
+                return self.attributes.get(key)
+        return value_of(text, key)
 
     @property
     def rid(self) -> str | None:
@@ -78,13 +81,11 @@ class Span(Struct, gc=False, eq=False):
     def _rid(self) -> str | None:
         if self.decoded is None:
             # Asked of every span of a recording: nothing that was made for it stays. It stands near the beginning.
+            found = _PLAIN_RID(self.raw)
+            if found is not None:
+                return found[1].decode("ascii")
             text = bytes(self.raw)
-            at = text.find(_RID)
-            if at >= 0:
-                found = text[at + len(_RID) : text.find(b'"', at + len(_RID))]
-                if found.isascii() and b"\\" not in found:
-                    return found.decode("ascii")
-            elif is_plain(text):
+            if _RID not in text and is_plain(text):
                 return None
         told = (attributes_of(self.raw) if self.decoded is None else self.decoded).get(v.RID)
         return told if isinstance(told, str) else None
