@@ -16,6 +16,8 @@ class Case:
     journey: Journey
     account: Account
     world: World
+    times: dict[str, float] | None = None
+    """Where its time went, once that is known."""
 
 
 OfCase = Callable[[Case], Iterable[Finding]]

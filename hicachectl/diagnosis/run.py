@@ -90,7 +90,7 @@ class Judging:
         """The verdict on each of JOURNEYS, as soon as it is known; to FORGET it once it was taken keeps memory small."""
         for number, journey in enumerate(journeys):
             one = judged(journey, self.world)
-            case = Case(journey, one.account, self.world)
+            case = Case(journey, one.account, self.world, one.times)
             self.found += one.lost
             self.found += [finding for judge in self._asked(journey) for finding in judge(case)]
             if one.lost:

@@ -71,7 +71,7 @@ def _writers(journey: Journey, world: World, first: int, stored: list[bool]) -> 
     # Every rank writes objects of its own: the writer of this rank's stands for the others.
     own = {*attempt.key_suffixes}
     place = 0
-    for length, writes in world.pages.runs(attempt.key_prefix, attempt.page_names[first : first + len(stored)]):
+    for length, writes in world.pages.runs(attempt.key_prefix, attempt.page_names, first, first + len(stored)):
         there = sum(stored[place : place + length])
         place += length
         write = last_writer([each for each in world.pages.before(writes, attempt.start_ns) if own & each.suffixes]) if there else None

@@ -2,7 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from itertools import chain
 
 from hicachectl.model.engine import PROCESS_SPANS, Engine
 from hicachectl.model.names import digest_names, page_names
@@ -41,7 +42,8 @@ class Attempt:
     def forget(self) -> None:
         """Let go of what was worked out and decoded: it comes back when it is asked for. A recording may have millions of requests."""
         # A mapping that has grown stays large when it is emptied: it is made anew.
-        self.__dict__ = {name: value for name, value in vars(self).items() if name not in _WORKED_OUT}
+        own = self.__dict__
+        self.__dict__ = {name: own[name] for name in _GIVEN}
         for span in self.own:
             span.forget()
 
@@ -96,7 +98,7 @@ class Attempt:
     @once
     def present(self) -> frozenset[Hashable]:
         """Names of pages that lookups before the first prefill found with every object of this rank."""
-        return frozenset(name for call in self._lookups for name in call.whole)
+        return frozenset(chain.from_iterable(call.whole for call in self._lookups))
 
     @once
     def absent(self) -> frozenset[Hashable]:
@@ -147,7 +149,7 @@ class Attempt:
         return digest_names(text(self.first(v.REQUEST_QUEUED), v.FINGERPRINT) or "")
 
 
-_WORKED_OUT = frozenset(name for name, value in vars(Attempt).items() if isinstance(value, once))
+_GIVEN = tuple(each.name for each in fields(Attempt))
 
 
 _ENTERING = frozenset({v.REQUEST_QUEUED, v.PREFILL, v.REQUEST_FINISHED})

@@ -3,12 +3,14 @@
 import struct
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
+from itertools import chain
 
 from tracers import vocabulary as v
 
 _KEY = v.PAGE_KEY_DIGITS // 2
 _HALF = _KEY // 2
 """Bytes of a page key, and of its first half: a digest of as many bytes names one page as well as the whole does."""
+_HALVES = struct.Struct(f"{_HALF}s{_KEY - _HALF}x").iter_unpack
 _MOST = 32
 """Prompts remembered: what a request asks for is what its lookup, its get and its put name once more, moments later."""
 
@@ -31,7 +33,7 @@ def page_names(joined: str) -> tuple[Hashable, ...]:
         digits = b""
     if count == 0 or len(digits) * 2 != len(joined):
         return tuple(page_name(joined[start : start + v.PAGE_KEY_DIGITS]) for start in range(0, count * v.PAGE_KEY_DIGITS, v.PAGE_KEY_DIGITS))
-    return tuple([digits[start : start + _HALF] for start in range(0, count * _KEY, _KEY)])
+    return tuple(chain.from_iterable(_HALVES(digits[: count * _KEY])))
 
 
 def digest_names(joined: str) -> Sequence[Hashable]:

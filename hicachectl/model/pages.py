@@ -56,6 +56,7 @@ class Pages:
         """When the store was emptied on purpose: what was written before is not known to be there."""
         self._backups: list[Span] = []
         self._copies: dict[tuple[str, Hashable], int] | None = None
+        self._asked: tuple[str, Sequence[Hashable], list[Write | list[Write] | None]] = ("", (), [])
 
     def copied(self, engine: str, page_key: str, since_ns: int) -> bool:
         """Whether an engine was about to copy a page to the host, or refused to, at or after a time."""
@@ -67,9 +68,12 @@ class Pages:
         """Every write of a page, in time order."""
         return _every(self._writes.get(prefix, {}).get(page_name(page_key)))
 
-    def runs(self, prefix: str, names: Iterable[Hashable]) -> Iterator[tuple[int, Sequence[Write]]]:
-        """Every write of pages that follow each other: how many have the same ones, and these in time order."""
-        for length, found in alike(list(map(self._writes.get(prefix, {}).get, names))):
+    def runs(self, prefix: str, names: Sequence[Hashable], first: int = 0, last: int | None = None) -> Iterator[tuple[int, Sequence[Write]]]:
+        """Every write of pages that follow each other, NAMES from FIRST to LAST: how many have the same ones, and these in time order."""
+        # A request's pages are asked for once in each of a few places.
+        if self._asked[1] is not names or self._asked[0] != prefix:
+            self._asked = prefix, names, list(map(self._writes.get(prefix, {}).get, names))
+        for length, found in alike(self._asked[2][first:last]):
             yield length, _every(found)
 
     def all(self) -> Iterator[tuple[tuple[str, Hashable], Sequence[Write]]]:

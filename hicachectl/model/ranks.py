@@ -22,6 +22,8 @@ def same_step(attempt: Attempt, ranks: list[Attempt], name: str, own: Span | Non
 
 def numbers_of(attempt: Attempt, ranks: list[Attempt], name: str, own: Span | None, key: str) -> dict[int, int | None]:
     """Rank -> a number of its span that answers to OWN."""
+    if len(ranks) == 1:
+        return {attempt.engine.rank: number(own, key)} if own is not None and own in attempt.all(name) else {}
     return {rank: number(span, key) for rank, span in same_step(attempt, ranks, name, own).items()}
 
 

@@ -55,7 +55,7 @@ def _looked_up(journey: Journey, pages: Pages) -> list[tuple[range, list[Write]]
     """
     if journey.writes is None:
         first = (journey.prefix or 0) // journey.page
-        by_rank = [_writes(rank, pages, journey.attempt.page_names[first:]) for rank in journey.ranks]
+        by_rank = [_writes(rank, pages, journey.attempt.page_names, first) for rank in journey.ranks]
         journey.writes = []
         for length, every in _together(by_rank):
             lacking = [writes for writes in every if writes is not None]
@@ -75,18 +75,18 @@ def _together(by_rank: list[_Writes]) -> Iterator[tuple[int, tuple[Sequence[Writ
         yield len(same), same[0]
 
 
-def _writes(rank: Attempt, pages: Pages, names: Sequence[Hashable]) -> _Writes:
-    """For each page the writes that this rank made of it; None where the rank is known to have had it before.
+def _writes(rank: Attempt, pages: Pages, names: Sequence[Hashable], first: int) -> _Writes:
+    """For each page from FIRST on the writes that this rank made of it; None where the rank is known to have had it before.
 
     What the rank's own lookup said of a page goes before what is known from writes. A request that put the page has found it gone.
     """
     began, present = _begun(rank), rank.present
     found: _Writes = []
-    for length, writes in pages.runs(rank.key_prefix, names):
+    for length, writes in pages.runs(rank.key_prefix, names, first):
         later = after(writes, rank.key_suffixes, began)
         there = bool(pages.known(writes, rank.key_suffixes, began)) and not _put_anew(rank, writes, began)
         if there or present:
-            run = names[len(found) : len(found) + length]
+            run = names[first + len(found) : first + len(found) + length]
             found += [None if name in present or (there and name not in rank.absent) else later for name in run]
         else:
             found += [later] * length

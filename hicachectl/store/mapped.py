@@ -10,7 +10,7 @@ LEAST_BYTES = 4 << 20
 """Smaller files are read: they cost little."""
 _AT_REST_S = 2.0
 """A file that was written to this lately may be written to still; it is read, since a mapped file must not shrink."""
-_STEP = 8 << 20
+_STEP = 1 << 20
 """So much is looked at before the memory that it took is given back."""
 
 

@@ -19,7 +19,7 @@ def judge(case: Case) -> Iterator[Finding]:
 
 
 def _late(case: Case) -> Finding | None:
-    spent = times(case.journey)
+    spent = case.times or times(case.journey)
     transfer, late = spent["transfer"], spent["notice"] + spent["admission"]
     if case.journey.transfer is None or late < LONG_MS or late < SHARE * transfer:
         return None
