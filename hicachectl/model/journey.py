@@ -1,7 +1,6 @@
 """The journey of one request: how far its prefix came on each rung, from the spans alone."""
 
 from dataclasses import dataclass, field, fields
-from itertools import chain
 
 from hicachectl.model.attempt import Attempt, reason
 from hicachectl.model.engine import LOOKUP_THREAD, NO, NOT_ASKED, PARTIAL, UNKNOWN, YES
@@ -54,8 +53,7 @@ class Journey:
     def forget(self) -> None:
         """Let go of what was worked out and decoded, here and on every rank: it comes back when it is asked for."""
         # A mapping that has grown stays large when it is emptied: it is made anew.
-        own = self.__dict__
-        self.__dict__ = {name: own[name] for name in _GIVEN}
+        self.__dict__ = {name: vars(self)[name] for name in _GIVEN}
         self.writes = None
         for rank in self.ranks:
             rank.forget()
@@ -342,9 +340,9 @@ def transfer_rung(journey: Journey) -> Rung:
     if not calls:
         # Nothing below the storage interface was seen: another backend, or lost spans.
         return Rung(UNKNOWN if journey.arrived else NO, asked, 0, evidence)
-    told = set(chain.from_iterable(call.names for call in calls))
+    told = {name for call in calls for name in call.names}
     # A page of which any object failed, in whatever pool, is no page.
-    spoilt = set(chain.from_iterable(call.spoilt for call in calls))
+    spoilt = {name for call in calls for name in call.spoilt}
     done = min(len(told - spoilt), (journey.arrived or 0) // journey.page)
     return rated(asked, done, evidence, sure=len(told) >= asked and journey.finish is not None)
 

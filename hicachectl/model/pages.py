@@ -102,6 +102,7 @@ class Pages:
     def sort(self) -> None:
         """Put everything into time order; pages with the same writes share a list of them."""
         self.clears.sort()
+        self._asked = ("", (), [])
         shared: dict[tuple[int, ...], list[Write]] = {}
         for written in self._writes.values():
             for name, found in written.items():

@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import Raw
 from recordings import EPOCH_MS, Recording, trace_id_of
 
 from hicachectl import store
 from hicachectl.exits import BadInputError, UnreachableError
 from hicachectl.store.lines import BrokenLineError, Decoder
+from hicachectl.store.recording import drop_repeated
+from hicachectl.store.span import Span
 from tracers import vocabulary as v
 
 
@@ -116,6 +119,35 @@ def test_a_span_that_came_twice_is_counted_once(tmp_path: Path) -> None:
     file = next(run.glob("spans-*"))
     file.write_text(file.read_text() * 2)
     assert [span.name for span in store.read([run]).spans] == [v.FLUSH, v.RESET]
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), max_size=12))
+def test_of_spans_that_begin_at_once_each_id_stays_once(told: list[tuple[int, int]]) -> None:
+    """The first of several with one start and one id stays, wherever between others of that start they lie; those of another start are others."""
+    spans = [Span("n", "t", f"{number:016x}", start_ns=start, end_ns=place) for place, (start, number) in enumerate(sorted(told, key=lambda each: each[0]))]
+    firsts = {(span.start_ns, span.span_id): span for span in reversed(spans)}
+    expected = [span.end_ns for span in spans if firsts[span.start_ns, span.span_id] is span]
+    drop_repeated(spans)
+    assert [span.end_ns for span in spans] == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "rid"),
+    [
+        ('{"stringValue":"a-1"}', "a-1"),
+        ('{"stringValue":""}', ""),
+        ('{"stringValue":"a\\"b"}', 'a"b'),
+        ('{"stringValue":"a\\u00e9"}', "a\u00e9"),
+        ('{"stringValue":"a\u00e9"}', "a\u00e9"),
+        ('{"intValue":"7"}', None),
+    ],
+)
+def test_a_request_id_is_found_however_it_is_written(value: str, rid: str | None) -> None:
+    """Escaped, not in ASCII, or a number: as decoding all attributes would have it."""
+    raw = f'[{{"key":"thread.id","value":{{"intValue":"1"}}}},{{"key":"{v.RID}","value":{value}}}]'.encode()
+    span = Span("n", "t", "0" * 16, raw=Raw(raw))
+    assert span.rid == rid
+    assert Span("n", "t", "0" * 16, raw=Raw(raw)).attributes.get(v.RID) == (7 if rid is None else rid)
 
 
 def test_a_cut_last_line_is_forgiven_and_counted(tmp_path: Path) -> None:
