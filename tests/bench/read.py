@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.pairs import Figure, quick, show
-from tests.bench.start import bytecode
+from tests.bench.start import COMPILED
 from tracers import vocabulary as v
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "tests" / "samples" / "versions" / "0.5.14"
+IDLE = "import gc, sys, orjson"
 PARSE = "import gc, sys, orjson; gc.disable()\nfor line in open(sys.argv[1], 'rb'): orjson.loads(line)"
 GROUP = """
 import gc, sys, orjson
@@ -116,10 +117,10 @@ def _line(group: dict[str, Any], batch: list[dict[str, Any]]) -> str:
     return json.dumps({"resourceSpans": [{**group, "scopeSpans": [scope]}]}, separators=(",", ":")) + "\n"
 
 
-def run(folder: Path, script: str, *words: str) -> tuple[float, float]:
-    """(CPU seconds, peak MiB) of a Python that runs SCRIPT; FOLDER keeps its bytecode."""
+def run(script: str, *words: str) -> tuple[float, float]:
+    """(CPU seconds, peak MiB) of a Python that runs SCRIPT."""
     code = f"import resource, sys\nsys.path.insert(0, {str(ROOT)!r})\n{script}"
-    env = {**os.environ, **bytecode(folder)}
+    env = {**os.environ, **COMPILED}
     with subprocess.Popen([sys.executable, "-c", code, *words], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
         said = process.stderr.read()
@@ -134,20 +135,21 @@ def measure(folder: Path, count: int) -> tuple[list[Figure], float]:
     """The figures of a recording of COUNT spans, and the CPU seconds of `explain` for each million."""
     file = write(folder / str(count), count)
     size = file.stat().st_size
-    begin, base = (min(run(folder, script, str(SAMPLE))[0] for _ in range(5)) for script in (EXPLAIN, READ))
+    begin, base, idle = (min(run(script, str(SAMPLE))[0] for _ in range(5)) for script in (EXPLAIN, READ, IDLE))
     speed, alone, explained, memory = [], [], [], 0.0
     for _ in range(1 if quick() or count >= 1_000_000 else 3):
-        before, _ = run(folder, PARSE, str(file))
-        took, memory = run(folder, EXPLAIN, str(file.parent))
-        loaded, _ = run(folder, READ, str(file.parent))
-        after, _ = run(folder, PARSE, str(file))
-        alone.append((before + after) / 2 / (loaded - base))
-        speed.append((before + after) / 2 / max(took - begin, 1e-9))
+        before, _ = run(PARSE, str(file))
+        took, memory = run(EXPLAIN, str(file.parent))
+        loaded, _ = run(READ, str(file.parent))
+        after, _ = run(PARSE, str(file))
+        parsed = (before + after) / 2 - idle
+        alone.append(parsed / (loaded - base))
+        speed.append(parsed / max(took - begin, 1e-9))
         explained.append(took - begin)
-    _, most = run(folder, GROUP, str(file))
-    made, _ = run(folder, ONE, "show", str(file.parent), "storage-7")
-    start = min(run(folder, START)[0] for _ in range(5))
-    shown, told = (min(run(folder, ONE, command, str(file.parent), "storage-7")[0] for _ in range(5)) - start for command in ("show", "explain"))
+    _, most = run(GROUP, str(file))
+    made, _ = run(ONE, "show", str(file.parent), "storage-7")
+    start = min(run(START)[0] for _ in range(5))
+    shown, told = (min(run(ONE, command, str(file.parent), "storage-7")[0] for _ in range(5)) - start for command in ("show", "explain"))
     name = f"{count:,} spans ({size >> 20} MiB)"
     figures = [
         Figure(f"explain of {name}: speed of a bare orjson parse", sorted(speed)[len(speed) // 2], 1, " x", f"({min(explained):.1f} s CPU)", at_least=True),

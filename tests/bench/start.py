@@ -60,14 +60,8 @@ def main(name: str = "x") -> None:
 app()
 """
 COMMAND = "import sys; from hicachectl.cli import main; main()"
-
-
-def bytecode(folder: Path) -> dict[str, str]:
-    """Variables by which Python keeps compiled modules in FOLDER, as an installed package has them; a checkout may have none.
-
-    Without them a command of ours would compile itself each time, and the libraries of its yardstick would not.
-    """
-    return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
+COMPILED = {"PYTHONDONTWRITEBYTECODE": ""}
+"""Python keeps what it has compiled, as an installed package has it: else ours would be compiled each time, and what it is measured against would not."""
 
 
 def seconds(words: list[str], env: Mapping[str, str]) -> float:
@@ -82,7 +76,7 @@ def told(script: str, env: Mapping[str, str]) -> dict[str, float]:
     """What a script prints as its last line."""
     text = f"ROOT = {str(ROOT)!r}\n{script}"
     clean = {name: value for name, value in os.environ.items() if not name.startswith("HICACHECTL_")}
-    done = subprocess.run([sys.executable, "-c", text], env={**clean, "SGLANG_USE_CPU_ENGINE": "1", **env}, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", text], env={**clean, **COMPILED, "SGLANG_USE_CPU_ENGINE": "1", **env}, capture_output=True, text=True, check=True)
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return found
 
@@ -120,7 +114,7 @@ def commands(folder: Path) -> list[Figure]:
         "explain of a small recording, all work included": (["explain", str(sample)], "command", None),
     }
     figures = []
-    env = {"HICACHECTL_HOME": str(folder / "home"), **bytecode(folder)}
+    env = {"HICACHECTL_HOME": str(folder / "home"), **COMPILED}
     for name, (words, against, target) in cases.items():
         found = []
         seconds([sys.executable, "-c", COMMAND, *words], env)
