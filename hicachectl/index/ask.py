@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hicachectl
 import tracers
 from hicachectl.exits import OperatorError
-from hicachectl.index.file import BrokenIndexError, Directory, Judged, Place, Reader, Request
+from hicachectl.index.file import BrokenIndexError, Directory, Judged, Line, Named, Place, Reader, Request
 from hicachectl.store import Span, files, named, newest
 from hicachectl.store.lines import BrokenLineError, Decoder
 from hicachectl.store.mapped import is_at_rest
@@ -66,7 +66,7 @@ class Index:
         from hicachectl.diagnosis.finding import Finding  # noqa: PLC0415 - whoever has no index, or wants spans, needs none of this
 
         numbers = sorted({number for each in found for number in each.findings} | {*self._told.whole})
-        return [self._reader.get(self._told.findings[number], Finding) for number in numbers]
+        return [self._reader.get(self._reader.row(self._told.findings, number, Place), Finding) for number in numbers]
 
     def _spans(self, rid: str) -> list[Span]:
         """The spans around one request, in time order: from the lines in which they stand."""
@@ -92,13 +92,14 @@ class Index:
         return self._reader.get(place, Request)
 
     def _places(self, request: str, *, exactly: bool = False) -> Iterator[Place]:
-        rids = self._told.rids
-        first = bisect_left(rids, request)
-        alike = takewhile(lambda rid: rid == request if exactly else rid.startswith(request), rids[first:])
-        return (self._told.requests[place] for place, _ in enumerate(alike, first))
+        # The first that is not smaller may be in the leaf that begins before it, or begin the next one.
+        leaves = self._told.requests[max(bisect_left(self._told.firsts, request) - 1, 0) :]
+        rows = (each for leaf in leaves for each in self._reader.get(leaf, list[Named]))
+        alike = takewhile(lambda each: each.rid == request if exactly else each.rid.startswith(request), dropwhile(lambda each: each.rid < request, rows))
+        return (each.place for each in alike)
 
     def _line(self, number: int) -> bytes:
-        name, start, end = self._told.lines[number]
+        name, start, end = self._reader.row(self._told.lines, number, Line)
         with (self._run / name).open("rb") as stream:
             stream.seek(start)
             return stream.read(end - start)

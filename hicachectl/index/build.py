@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hicachectl.diagnosis.run import Judging
-from hicachectl.index.file import Directory, Judged, Place, Request, Writer
+from hicachectl.index.file import LEAF, Directory, Judged, Line, Named, Place, Request, Writer
 from hicachectl.model.world import World, world
 from hicachectl.store import read
 from hicachectl.store.around import all_around
@@ -45,7 +45,8 @@ def _written(writer: Writer, seen: World, key: list[Any]) -> Directory:
             concern[rid].append(number)
     spans = all_around(recording)
     rids = sorted(rows)
-    places = [writer.add(Request(rows[rid], [(span.line, span.span_id) for span in spans.get(rid, ())], concern[rid])) for rid in rids]
-    lines = [(recording.mapped[file].path.name, *recording.mapped[file].places[line]) for file, line in recording.lines]
+    requests = [Named(rid, writer.add(Request(rows[rid], [(span.line, span.span_id) for span in spans.get(rid, ())], concern[rid]))) for rid in rids]
+    lines = [Line(recording.mapped[file].path.name, *recording.mapped[file].places[line]) for file, line in recording.lines]
     whole = [number for number, finding in enumerate(raised) if not finding.rids]
-    return Directory(key, lines, writer.add(judged.head_row(seen)), whole, findings, rids, places)
+    head = writer.add(judged.head_row(seen))
+    return Directory(key, writer.leaves(lines), head, whole, writer.leaves(findings), rids[::LEAF], writer.leaves(requests))

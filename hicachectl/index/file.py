@@ -3,6 +3,7 @@
 import os
 import tempfile
 import zlib
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -10,9 +11,11 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from msgspec import Struct
 
-MAGIC = b"hicachectl index 1\n"
+MAGIC = b"hicachectl index 2\n"
 _END = 16
 """Bytes at the end: where the directory begins, its length, its checksum."""
+LEAF = 512
+"""Rows of a long table that are read together: of a million requests one answer needs a few rows."""
 Kind = TypeVar("Kind")
 
 
@@ -25,19 +28,36 @@ class Place(NamedTuple):
 
 
 class Directory(Struct):
-    """What the file holds."""
+    """What the file holds; long tables are in leaves of LEAF rows each."""
 
     key: list[Any]
     """What it was made from: an index of anything else is stale."""
-    lines: list[tuple[str, int, int]]
-    """Lines of the recording that spans stand in: file, begin, end."""
+    lines: list[Place]
+    """Leaves of lines."""
     head: Place
     whole: list[int]
     """Numbers of the findings that concern no single request."""
     findings: list[Place]
-    rids: list[str]
-    """Request ids, sorted."""
+    """Leaves of places of findings."""
+    firsts: list[str]
+    """The first request id of each leaf of requests."""
     requests: list[Place]
+    """Leaves of requests, sorted by id."""
+
+
+class Line(NamedTuple):
+    """A line of the recording that spans stand in."""
+
+    file: str
+    start: int
+    end: int
+
+
+class Named(NamedTuple):
+    """A request id, and where what is known of it lies."""
+
+    rid: str
+    place: Place
 
 
 class Request(Struct):
@@ -78,6 +98,10 @@ class Writer:
         self._at += self._stream.write(data)
         return place
 
+    def leaves(self, rows: Sequence[object]) -> list[Place]:
+        """Write a long table."""
+        return [self.add(rows[start : start + LEAF]) for start in range(0, len(rows), LEAF)]
+
     def finish(self, directory: Directory) -> None:
         """Write the directory; from now on the index is there."""
         place = self.add(directory)
@@ -111,6 +135,13 @@ class Reader:
         try:
             return msgspec.msgpack.decode(data, type=kind)
         except msgspec.MsgspecError as error:
+            raise BrokenIndexError from error
+
+    def row(self, leaves: Sequence[Place], number: int, kind: type[Kind]) -> Kind:
+        """Row NUMBER of a long table; BrokenIndexError where there is none."""
+        try:
+            return self.get(leaves[number // LEAF], list[kind])[number % LEAF]  # type: ignore[valid-type]
+        except IndexError as error:
             raise BrokenIndexError from error
 
     def _bytes(self, start: int, length: int) -> bytes:

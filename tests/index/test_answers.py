@@ -23,8 +23,10 @@ each_sample = pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.n
 
 @pytest.fixture(autouse=True)
 def _every_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small recordings are indexed as well."""
+    """Small recordings are indexed as well, and their tables have several leaves."""
     monkeypatch.setattr(ask, "LEAST_BYTES", 1)
+    monkeypatch.setattr("hicachectl.index.file.LEAF", 2)
+    monkeypatch.setattr("hicachectl.index.build.LEAF", 2)
 
 
 def copied(sample: Path, folder: Path) -> Path:
