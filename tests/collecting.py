@@ -272,12 +272,12 @@ class Collecting:
     sink: Receiver
     pid: int = 0
 
-    def spans(self, count: int, timeout: float = 20) -> dict[str, Any]:
-        """What the sink holds, in the form of `plain`, once it has COUNT spans, or after a while."""
+    def spans(self, count: int, timeout: float = 20, of: Callable[[Any], bool] = bool) -> dict[str, Any]:
+        """What the sink holds, in the form of `plain`, once it has COUNT spans OF that kind, or after a while."""
         until = time.monotonic() + timeout
         while True:
             found = {span.span_id.hex(): from_protobuf(span, group) for group, span in self._all()}
-            if len(found) >= count or time.monotonic() > until:
+            if sum(map(of, found.values())) >= count or time.monotonic() > until:
                 return found
             time.sleep(0.1)
 
