@@ -121,6 +121,11 @@ class Queue:
         self._asleep = False
         return woken
 
+    def holds(self, many: int) -> bool:
+        """Whether so MANY records wait, or so much that little room is left: for records, or for their detail."""
+        waiting = len(self.records)
+        return waiting >= many or 2 * waiting >= self.limit or 4 * self.weight > self.weight_limit
+
     def rest(self, seconds: float) -> None:
         """Let records come for SECONDS, which only `wake` ends."""
         self._gate.acquire(timeout=seconds)

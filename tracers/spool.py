@@ -6,6 +6,7 @@ import os
 import socket
 import threading
 import time
+from collections import deque
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,8 +102,8 @@ class Spool:
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
         self._end_by = 0.0
-        self._ask = False
-        self._told = threading.Event()
+        self._asks: deque[threading.Event] = deque()
+        """Who waits in `settle`: each is told once everything that was there when it asked is written."""
         self._retry_at = 0.0
         self._last_ledger = 0.0
         self._ledger_state: Any = None
@@ -141,10 +142,12 @@ class Spool:
 
     def settle(self) -> bool:
         """Have what waits written now, for this process may be killed next; waits a second at most, and says whether it was enough."""
-        self._told.clear()
-        self._ask = True
+        if self._thread is None or not self._thread.is_alive():
+            return False
+        told = threading.Event()
+        self._asks.append(told)
         self.queue.wake()
-        return self._told.wait(PATIENCE)
+        return told.wait(PATIENCE)
 
     def close(self, *, ends: bool = True) -> None:
         """Record no more, write what waits and the last ledger; waits a second at most, for a disk may hang.
@@ -166,7 +169,7 @@ class Spool:
         while not self._stop.is_set():
             if self.queue.sleep(LEDGER_EVERY):
                 self._linger()
-            self.flush(final=self._ask)
+            self.flush()
         self.flush(final=True, seconds=PATIENCE / 2)
         if self.exporter is not None:
             self.exporter.close(self._end_by - LAST_WRITE)
@@ -180,21 +183,25 @@ class Spool:
         self.queue.open()
         until = time.monotonic() + LINGER
         before = None
-        while (now := (len(self.queue.records), carry.pulse.steps)) != before and now[0] < PLENTY and time.monotonic() < until:
-            if self._ask or self._stop.is_set():
+        while (now := (len(self.queue.records), carry.pulse.steps)) != before and not self.queue.holds(PLENTY) and time.monotonic() < until:
+            if self._asks or self._stop.is_set():
                 return
             before = now
             self.queue.rest(PAUSE)
 
     def flush(self, *, final: bool = False, seconds: float = math.inf) -> None:
         """Write the records that wait, for so many SECONDS, and the ledger when it is due; raises nothing. Called by the writer alone."""
-        began = time.monotonic()
+        began, asks = time.monotonic(), len(self._asks)
+        final = final or asks > 0
         try:
             self.queue.open()
             # What comes meanwhile is for the next time: an end that waited for the last record might never come.
             waiting = len(self.queue.records)
             while waiting > 0 and (taken := self._write_some()):
                 waiting -= taken
+                if self._stop.is_set() and seconds == math.inf:
+                    # This process ends: what is left has the time that an end may take, and no more.
+                    return
                 if time.monotonic() - began > seconds:
                     self.ledger.lost += len(self.queue.records)
                     break
@@ -205,9 +212,9 @@ class Spool:
             self._tell_metrics(final=final and self._stop.is_set())
         except Exception as fault:  # noqa: BLE001 - the writer must outlive any disk
             self._fault(fault)
-        if self._ask and final:
-            self._ask = False
-            self._told.set()
+        # Who asked meanwhile may have left a record that this time did not take.
+        for _ in range(asks):
+            self._asks.popleft().set()
 
     def _fault(self, fault: Exception) -> None:
         with contextlib.suppress(Exception):  # raises under test only

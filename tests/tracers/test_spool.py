@@ -21,7 +21,7 @@ from tracers.encode import shapes
 from tracers.guard import Guard
 from tracers.ledger import INSTALLED, Ledger
 from tracers.read.reuse import before_forward
-from tracers.record import Queue
+from tracers.record import Late, Queue
 from tracers.settings import Settings
 from tracers.spool import Spool
 
@@ -343,7 +343,7 @@ def test_a_writer_that_fails_goes_on(process: Process, monkeypatch: pytest.Monke
     monkeypatch.setattr(Spool, "_write_some", failing)
     for number in range(5):
         process.call(number)
-        time.sleep(0.05)
+    until(lambda: process.recorder.guard.faults == {"spool": 3})
     process.spool.close()
     assert numbers(process.spool.folder) == [0, 1, 2, 3, 4]
     assert process.recorder.guard.faults == {"spool": 3}
@@ -367,6 +367,71 @@ def test_closing_twice_is_closing_once(process: Process) -> None:
     process.spool.close()
     process.spool.close()
     assert numbers(process.spool.folder) == [1]
+
+
+def during_a_write(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], Any]) -> None:
+    """Have something happen while the writer writes its first line."""
+    append, first = parts.Parts._append, iter([True])
+
+    def appended(own: parts.Parts, line: bytes) -> None:
+        if next(first, False):
+            happens()
+        append(own, line)
+
+    monkeypatch.setattr(parts.Parts, "_append", appended)
+
+
+def test_who_asks_while_the_writer_answers_another_is_not_told_before_its_own_records_are_written(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two threads that settle at once: each is told when what it left is in the file."""
+    said: list[list[Any]] = []
+
+    def ask() -> None:
+        process.call(2)
+        said.append(numbers(process.spool.folder) if process.spool.settle() else [])
+
+    other = threading.Thread(target=ask)
+
+    def come() -> None:
+        other.start()
+        until(lambda: len(process.recorder.queue.records) == 1 and process.spool._asks)
+        # The other thread has asked once it waits.
+        time.sleep(0.1)
+
+    during_a_write(monkeypatch, come)
+    process.call(1)
+    assert process.spool.settle()
+    other.join()
+    assert said == [[1, 2]]
+
+
+def test_nobody_waits_for_a_writer_that_is_not_there(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the end, and in a forked child before it records, what asks for a write is told at once that there is none."""
+    monkeypatch.setattr(spool, "PATIENCE", 20.0)
+    process.spool.close()
+    began = time.monotonic()
+    assert not process.spool.settle()
+    assert time.monotonic() - began < 10
+
+
+def test_an_end_in_the_middle_of_a_long_write_is_an_end_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be written in the time that an end may take is counted as dropped, and the ledger says that the process ended in order."""
+    made = Process(tmp_path / "run", queue=10_000)
+    append = parts.Parts._append
+    # A slow disk, which needs 6 s for what waits, of the 4 that an end may take here.
+    monkeypatch.setattr(spool, "PATIENCE", 4.0)
+    monkeypatch.setattr(spool, "LINE_CHARACTERS", 1)
+    monkeypatch.setattr(parts.Parts, "_append", lambda own, line: (time.sleep(0.1), append(own, line)))
+    for number in range(2000):
+        made.call(number)
+    made.spool.start()
+    until(lambda: made.ledger.written)
+    made.spool.close()
+    found = store.read([tmp_path / "run"])
+    assert made.document()["closed"]
+    assert found.dropped > 0
+    assert found.dropped + len([span for span in found.spans if span.name == v.FLUSH]) == 2000
 
 
 class Engine:
@@ -407,11 +472,20 @@ def test_the_writer_comes_when_it_is_asked_or_much_waits(tmp_path: Path, monkeyp
     process = Process(tmp_path, queue=10_000)
     assert Engine(process, monkeypatch, lambda: [process.call(0) for _ in range(spool.PLENTY // 2)]).met_after() == pytest.approx(2 * spool.PAUSE)
     asked = Process(tmp_path)
-    engine = Engine(asked, monkeypatch, lambda: setattr(asked.spool, "_ask", True) or asked.call(1))
+    engine = Engine(asked, monkeypatch, lambda: asked.spool._asks.append(threading.Event()) or asked.call(1))
     assert engine.met_after() == spool.PAUSE
     engine.works = asked.spool._stop.set
-    asked.spool._ask = False
+    asked.spool._asks.clear()
     assert engine.met_after() == pytest.approx(2 * spool.PAUSE)
+
+
+def test_the_writer_comes_before_there_is_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small queue, or much detail of few records, is not waited for until spans or their detail have to be left out."""
+    small = Process(tmp_path, queue=20)
+    assert Engine(small, monkeypatch, lambda: [small.call(0) for _ in range(6)]).met_after() == pytest.approx(2 * spool.PAUSE)
+    detailed = Process(tmp_path)
+    admit = detailed.recorder.queue.admit
+    assert Engine(detailed, monkeypatch, lambda: (detailed.call(0), admit(Late(100)))).met_after() == pytest.approx(3 * spool.PAUSE)
 
 
 def test_records_come_in_without_a_look_at_the_queue_while_the_writer_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
