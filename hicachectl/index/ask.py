@@ -109,8 +109,10 @@ def ask(runs: Sequence[str | Path], request: str, kept: Callable[[Judged], bool]
     """What the index of the one recording that RUNS names says of REQUEST, as far as it is KEPT: its SPANS, or what was found.
 
     The index is made where it is absent, stale or broken. None where reading the whole recording is the way: it is small,
-    or written to, or there are several, or its folder cannot be written to.
+    or written to, or there are several, or its folder cannot be written to, or the id is empty, which what serves no request has too.
     """
+    if not request:
+        return None
     with suppress(OSError, OperatorError):
         run = _indexable(runs)
         if run is not None:

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import invoke
 import pytest
+from recordings import Recording
 
 from hicachectl import store
 from hicachectl.index import ask
 from hicachectl.store.around import all_around, around, rid_of
+from tracers import vocabulary as v
 
 SAMPLES = sorted(path.parent for path in (Path(__file__).parents[1] / "samples").rglob("run.json"))
 SAMPLE = next(path for path in SAMPLES if path.name == "0.5.14")
@@ -68,6 +70,29 @@ def test_the_index_says_what_the_recording_says(sample: Path, tmp_path: Path) ->
     made = (run / ask.NAME).stat()
     assert answers(run, indexed=True) == whole
     assert (run / ask.NAME).stat().st_mtime_ns == made.st_mtime_ns
+
+
+@pytest.mark.parametrize("rid", ["", "a"])
+def test_ids_that_are_odd_are_answered_as_without_the_index(rid: str, tmp_path: Path) -> None:
+    """An empty id is also what spans have that serve no request; an id may begin with another one, or hold any character."""
+    made = Recording()
+    engine = made.engine()
+    for place, each in enumerate(("", "a", "aa", "a b", "a\n", "\uffff", "\U0001f600", "A", "a")):
+        engine.span(v.REQUEST_QUEUED, 10 * place, 10 * place + 1, rid=each)
+        engine.span(v.PREFILL, 10 * place + 2, 10 * place + 3, rid=each)
+        engine.span(v.FLUSH, 10 * place + 4, 10 * place + 5)
+    run = made.write(tmp_path / "run")
+    rested(run)
+    asked = [(*words, each) for words in ASKED for each in (rid, rid + "a", rid + "\n", rid + "\uffff", rid + "\U0001f600", rid + "zz")]
+
+    def said() -> list[invoke.Ended]:
+        return [invoke.inside(words[0], str(run), *words[1:-1], f"--request={words[-1]}") for words in asked]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ask, "_indexable", lambda _runs: None)
+        whole = said()
+    assert said() == whole
+    assert (run / ask.NAME).exists()
 
 
 def test_a_recording_that_has_changed_is_read_again(tmp_path: Path) -> None:
