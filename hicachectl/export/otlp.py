@@ -92,7 +92,7 @@ def _post(client: "httpx.Client", url: str, body: bytes) -> int:
     if not answer.is_success:
         why = one_line(said[:200].decode(errors="replace")) or "nothing more"
         raise UnreachableError(f"the collector at {url} refuses the spans: HTTP {answer.status_code}, {why}")
-    if answer.headers.get("content-type", "").startswith("text/html"):
+    if answer.headers.get("content-type", "").strip().lower().startswith(("text/html", "application/xhtml+xml")):
         raise UnreachableError(f"{url} answers with a web page: this is no collector; expected http://HOST:4318")
     return _refused(said)
 

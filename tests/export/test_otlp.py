@@ -111,9 +111,10 @@ def test_a_collector_that_refuses_or_is_not_there_is_said(tmp_path: Path, receiv
         sending.to_collector([folder], "http://127.0.0.1:1")
 
 
-def test_a_web_page_is_no_collectors_answer(tmp_path: Path, receiver: Receiver) -> None:
-    """A page that takes any request, as on the port of a dashboard, has taken no spans."""
-    receiver.kind = "text/html; charset=utf-8"
+@pytest.mark.parametrize("kind", ["text/html; charset=utf-8", "Text/HTML", "application/xhtml+xml"])
+def test_a_web_page_is_no_collectors_answer(kind: str, tmp_path: Path, receiver: Receiver) -> None:
+    """A page that takes any request, as on the port of a dashboard, has taken no spans; its kind may be written in any case."""
+    receiver.kind = kind
     with pytest.raises(UnreachableError, match="web page: this is no collector"):
         sending.to_collector([run(tmp_path / "run", 1)], receiver.url)
 
