@@ -1,4 +1,4 @@
-"""What runs now on this thread, so that a call in a worker thread is tied to its request."""
+"""What runs now: on this thread, so that a call in a worker thread is tied to its request; and whether the engine is at work at all."""
 
 import threading
 from typing import Any

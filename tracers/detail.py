@@ -18,6 +18,7 @@ MOST_PAGES = 16384
 """Pages of one prompt whose keys are written; what is beyond is said to be cut."""
 MOST_BAD = 256
 RUN = re.compile(f"[0-9a-f]{{{v.PAGE_KEY_DIGITS},}}")
+"""Hex digits, as many as a page key has or more."""
 DOMAIN = b"hicachectl prefix fingerprint 1"
 
 Range = tuple[int, int]
